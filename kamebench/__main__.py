@@ -1,0 +1,3 @@
+from kamebench.cli import main
+
+main()

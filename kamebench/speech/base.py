@@ -1,0 +1,32 @@
+"""Text to speech: what an engine must offer, for user turns and for a cascade's voice alike."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+from kamebench.audio import Pcm
+
+
+class SpeechEngine(ABC):
+    """Turns speakable text into audio. `name`, `version` and `voice` go into every cache key and record."""
+
+    name: str
+    version: str
+    voice: str
+
+    def start(self) -> None:
+        """Load the voice, so that the first call is not slower than the others."""
+
+    @abstractmethod
+    def stream(self, text: str) -> Iterator[Pcm]:
+        """Speak `text`: float32 [n] chunks at 24 000 Hz in [-1, 1], as soon as each is ready.
+
+        Blocking: call it in a thread.
+
+        Raises:
+            EngineFault: the engine failed (party "synthesiser").
+        """
+
+    def close(self) -> None:
+        """Free the voice."""
