@@ -108,6 +108,7 @@ class StreamClock:
         self._stopped_at: int | None = None
         self._stops = 0
         self._moved = asyncio.Event()
+        self._deadlines: list[int] = []
 
     def elapsed_ns(self) -> int:
         """Monotonic nanoseconds since the session's start: nothing skipped, nothing left out."""
@@ -119,8 +120,8 @@ class StreamClock:
         return raw + self._skipped
 
     def skip_to(self, t_ns: int) -> None:
-        """Jump forward; no effect when `t_ns` has passed."""
-        ahead = t_ns - self.now_ns()
+        """Jump forward, though not past the next sleeper's time; no effect when `t_ns` has passed."""
+        ahead = min([t_ns, *self._deadlines]) - self.now_ns()
         if ahead > 0:
             self._skipped += ahead
             self._wake()
@@ -141,12 +142,29 @@ class StreamClock:
                 self._wake()
 
     async def sleep_until_ns(self, t_ns: int) -> None:
-        while (ahead := t_ns - self.now_ns()) > 0:
-            moved = asyncio.ensure_future(self._moved.wait())
-            waits: set[asyncio.Future[Any]] = {moved}
-            if self._stopped_at is None:
-                waits.add(asyncio.ensure_future(self._base.sleep_until_ns(self._base.now_ns() + ahead)))
-            await first_of(waits)
+        self._deadlines.append(t_ns)
+        try:
+            while (ahead := t_ns - self.now_ns()) > 0:
+                waits: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._moved.wait())}
+                if self._stopped_at is None:
+                    waits.add(asyncio.ensure_future(self._base.sleep_until_ns(self._base.now_ns() + ahead)))
+                await first_of(waits)
+        finally:
+            self._deadlines.remove(t_ns)
+
+    async def advance_to_ns(self, t_ns: int, activity: Activity | None) -> None:
+        """Wait until `t_ns`; where `activity` is given, skip the wait as soon as it is idle."""
+        if activity is None:
+            await self._base.sleep_until_ns(self._base.now_ns() + t_ns - self.now_ns())
+            return
+        while self.now_ns() < t_ns:
+            await asyncio.sleep(0)  # what has just ended may begin something else
+            if activity.idle:
+                self.skip_to(t_ns)
+                await asyncio.sleep(0)
+            else:
+                idle = asyncio.ensure_future(activity.wait_idle())
+                await first_of({idle, asyncio.ensure_future(self.sleep_until_ns(t_ns))})
 
     def _wake(self) -> None:
         self._moved.set()

@@ -60,10 +60,10 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-O = TypeVar("O", bound=Options)
+AnyOptions = TypeVar("AnyOptions", bound=Options)
 
 
-def read_options(cls: type[O], options: dict[str, Any]) -> O:
+def read_options(cls: type[AnyOptions], options: dict[str, Any]) -> AnyOptions:
     """Options checked by the adapter's own model.
 
     Raises:

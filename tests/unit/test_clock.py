@@ -63,3 +63,42 @@ async def test_stream_time_stands_still_while_stopped_and_operations_settle() ->
 
 def test_sync_tests_work_beside_the_task_guard() -> None:
     assert VirtualClock().now_ns() == 0
+
+
+async def test_skipping_stops_at_the_next_sleeper() -> None:
+    base = VirtualClock()
+    stream = StreamClock(base)
+    woke: list[int] = []
+
+    async def timer() -> None:
+        await stream.sleep_until_ns(50)
+        woke.append(stream.now_ns())
+
+    async def scenario() -> None:
+        task = asyncio.create_task(timer())
+        await asyncio.sleep(0)
+        await stream.advance_to_ns(80, Activity(stream))
+        await task
+
+    await base.run(scenario())
+    assert woke == [50]
+    assert stream.now_ns() == 80
+
+
+async def test_virtual_pace_waits_for_what_is_in_flight() -> None:
+    base = VirtualClock()
+    stream = StreamClock(base)
+    activity = Activity(stream)
+
+    async def work() -> None:
+        with activity.operation("recognition"):
+            await base.sleep_until_ns(30)
+
+    async def scenario() -> tuple[int, int]:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(0)
+        await stream.advance_to_ns(80, activity)
+        await task
+        return base.now_ns(), stream.now_ns()
+
+    assert await base.run(scenario()) == (30, 80)
