@@ -46,8 +46,10 @@ class SessionContext:
     """What the session runner gives a system for one conversation.
 
     emit: takes every event, at once and in order; stamp events with `clock.now_ns()`.
-    turn: the turn being played, None before the first; the runner changes it.
     folder: where the session's extra logs go (kept with the run).
+    turn: the turn being played, None before the first; the session runner changes it.
+    user_span: stream samples [start, end) of the user's speech in that turn, known before it is played. Only
+        `scripted` may look: it is the system whose answer is known.
     """
 
     clock: StreamClock
@@ -57,6 +59,7 @@ class SessionContext:
     seed: int
     folder: Path
     turn: TurnContext | None = None
+    user_span: tuple[int, int] | None = None
 
 
 class Session(ABC):
