@@ -186,9 +186,16 @@ class Operation:
         A no-op in `realtime` and `virtual`. In `lockstep` the stream stands still while the model computes,
         and a back-end's answer must not profit from that.
         """
-        real = self.clock.elapsed_ns() - self.start_real_ns
-        if self.clock.now_ns() < self.start_stream_ns + real:
-            await self.clock.sleep_until_ns(self.start_stream_ns + real)
+        due_ns = self.due_ns()
+        if self.clock.now_ns() < due_ns:
+            await self.clock.sleep_until_ns(due_ns)
+
+    def due_ns(self) -> int:
+        """Stream time at which what has just come counts as arrived: start plus the real time since.
+
+        For several results of one operation: note it as each comes, wait for it before it is used.
+        """
+        return self.start_stream_ns + self.clock.elapsed_ns() - self.start_real_ns
 
 
 @dataclass(slots=True)
