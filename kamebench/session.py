@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kamebench import events as ev
+from kamebench import store
 from kamebench.audio import (
     FRAME_NS,
     FRAME_SAMPLES,
@@ -32,7 +33,7 @@ from kamebench.errors import WorldFault
 from kamebench.llm.base import TurnContext
 from kamebench.playout import Playout
 from kamebench.records import EndReason, FaultInfo, Pacing, SpokenTurn, TurnMark
-from kamebench.store import AUDIO, EVENTS
+from kamebench.store import AUDIO, EVENTS, PACING
 from kamebench.systems.base import Session, SessionContext, System
 from kamebench.vad.base import StreamingDetector
 
@@ -75,10 +76,11 @@ class Playing:
 
 @dataclass(slots=True)
 class Recorded:
-    """What came out of one conversation; the two files are in its folder."""
+    """What came out of one conversation; audio, events and pacing are files of its folder."""
 
     marks: list[TurnMark] = field(default_factory=list)
     fault: FaultInfo | None = None
+    late_ms: list[float] = field(default_factory=list)  # of every frame, against its schedule
     n_samples: int = 0
     clipped_samples: int = 0
 
@@ -150,21 +152,22 @@ class Player:
         context: SessionContext,
         detector: StreamingDetector,
         timing: Timing,
+        result: Recorded,
     ) -> None:
         self._recorder, self._context, self._detector, self._timing = recorder, context, detector, timing
         self._session: Session | None = None
         self._next = 0
         self._spoke_from: int | None = None  # first sample of speech since the user's turn began
         self._spoke_until = 0  # one past the last sample of speech heard
-        self._late_ms: list[float] = []
+        self._result = result
 
     @property
     def _now(self) -> int:
         """Samples played so far."""
         return self._next * FRAME_SAMPLES
 
-    async def play(self, session: Session, turns: Sequence[TurnInput], marks: list[TurnMark]) -> None:
-        """Play all turns in one session; each finished turn is appended to `marks`.
+    async def play(self, session: Session, turns: Sequence[TurnInput]) -> None:
+        """Play all turns in one session; each finished turn adds its mark to the result.
 
         Raises:
             WorldFault: the system or a service failed; earlier marks stand.
@@ -173,7 +176,7 @@ class Player:
         await self._silence(seconds(self._timing.lead_in_s))
         for turn in turns:
             waited = await self._wait_until_quiet()
-            marks.append(await self._turn(turn, waited))
+            self._result.marks.append(await self._turn(turn, waited))
 
     async def _beat(self, pcm: Pcm) -> None:
         """Send one frame when it is due, and look at what was heard meanwhile."""
@@ -181,7 +184,7 @@ class Player:
         due_ns = self._next * FRAME_NS
         clock, pace = self._context.clock, self._context.pace
         await clock.advance_to_ns(due_ns, None if pace == "realtime" else self._context.activity)
-        self._late_ms.append((clock.now_ns() - due_ns) / NS_PER_MS)
+        self._result.late_ms.append((clock.now_ns() - due_ns) / NS_PER_MS)
         frame = Frame(self._next, pcm)
         heard = self._recorder.frame(frame)
         self._check()
@@ -237,7 +240,7 @@ class Player:
         window_end = user_end + seconds(self._timing.window_s)
         context = self._context
         context.turn, context.user_span = turn.context, (user_start, user_end)
-        self._spoke_from, self._late_ms = None, []
+        self._spoke_from, first_frame = None, self._next
         self._mark(ev.TurnStart(samples_to_ns(start), self._next - 1, turn.turn))
         for frame in frames_of(turn.pcm):
             await self._beat(frame.pcm)
@@ -246,7 +249,7 @@ class Player:
             await self._beat(SILENCE)
             reason = self._ended(user_end, window_end)
         self._mark(ev.TurnEnd(context.clock.now_ns(), self._next - 1, turn.turn, reason))
-        late = np.asarray(self._late_ms)
+        late = np.asarray(self._result.late_ms[first_frame:])
         return TurnMark(
             turn=turn.turn,
             spoken=turn.spoken,
@@ -298,11 +301,11 @@ async def record(
     recorder, result = Recorder(folder), Recorded()
     clock = StreamClock(how.clock)
     context = SessionContext(clock, Activity(clock), recorder.emit, how.pace, how.seed, folder)
-    player = Player(recorder, context, detector, how.timing)
+    player = Player(recorder, context, detector, how.timing, result)
     try:
         try:
             async with system.session(context) as session:
-                await player.play(session, turns, result.marks)
+                await player.play(session, turns)
         except WorldFault as error:
             result.fault = FaultInfo(
                 party=error.party,
@@ -311,6 +314,7 @@ async def record(
                 retryable=error.retryable,
                 turn=len(result.marks) + 1,
             )
+        store.write_text(folder / PACING, json.dumps([round(ms, 3) for ms in result.late_ms]))
         result.n_samples, result.clipped_samples = recorder.finish()
     except BaseException:
         with suppress(OSError):

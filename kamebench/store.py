@@ -2,7 +2,8 @@
 
     manifest.json              written first (`running`) and last (`complete`, with every file's hash)
     sessions/<question id>/    one conversation: audio.flac (left user, right system), events.jsonl,
-                               more logs of the system, and session.json, written last
+                               pacing.json (ms late, every frame), more logs of the system, and
+                               session.json, written last
     measures.json              derived: `kamebench measure RUN`
     transcripts.json           derived: part of a run
     scores/<judge>.<what>.json derived: `kamebench score RUN`
@@ -49,6 +50,7 @@ MANIFEST = "manifest.json"
 SESSION = "session.json"
 AUDIO = "audio.flac"
 EVENTS = "events.jsonl"
+PACING = "pacing.json"
 MEASURES = "measures.json"
 TRANSCRIPTS = "transcripts.json"
 
