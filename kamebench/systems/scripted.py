@@ -128,24 +128,24 @@ class ScriptedSystem(System):
     capabilities = Capabilities(full_duplex=True, knows_idle=True, emits_text=True, max_sessions=1024)
 
     def __init__(self, options: ScriptedOptions) -> None:
-        self._options = options
+        self.options = options
         self._voice: Pcm | None = None
 
     async def start(self) -> None:
-        if self._options.audio is not None:
-            voice = read_mono(self._options.audio)
+        if self.options.audio is not None:
+            voice = read_mono(self.options.audio)
         else:
             with as_file(files("kamebench.systems") / "scripted.flac") as path:
                 voice = read_mono(path)
-        if self._options.answer_s is not None:
-            wanted = seconds(self._options.answer_s)
+        if self.options.answer_s is not None:
+            wanted = seconds(self.options.answer_s)
             voice = np.tile(voice, -(-wanted // len(voice)))[:wanted]
         self._voice = voice
 
     def session(self, context: SessionContext) -> Session:
         if self._voice is None:
             raise SystemFault("the scripted system was not started", kind="not_started")
-        return ScriptedSession(context, self._options, self._voice)
+        return ScriptedSession(context, self.options, self._voice)
 
 
 def create(setup: Setup) -> System:
