@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 from kamebench.audio import Frame, Pcm
 
@@ -27,9 +29,13 @@ class Recognised:
 
 
 class Recogniser(ABC):
-    """Recognises whole recordings. `name` holds model and size: "faster-whisper:tiny.en"."""
+    """Recognises whole recordings. `name` holds model and size: "faster-whisper:tiny.en".
+
+    `settings` holds what decides the text beside the weights, for the record.
+    """
 
     name: str
+    settings: Mapping[str, Any] = MappingProxyType({})
 
     def start(self) -> None:
         """Load the weights, so that the first call is not slower than the others."""
@@ -43,6 +49,10 @@ class Recogniser(ABC):
         Raises:
             EngineFault: the recogniser failed.
         """
+
+    def transcribe_words(self, pcm: Pcm) -> Recognised:
+        """As `transcribe`, with the time of every word where the recogniser can tell; slower."""
+        return self.transcribe(pcm)
 
     def close(self) -> None:
         """Free the weights."""
