@@ -135,6 +135,7 @@ class TandemLoop:
         self._running: _Running | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._frame = 0  # the step that comes next
+        self._received = -1
         self._error: WorldFault | None = None
         self.usage = LoopUsage()
 
@@ -150,6 +151,7 @@ class TandemLoop:
         """
         if self._error is not None:
             raise self._error
+        self._received = frame.index
         await self._recogniser.send(frame)
         t_ns = frame.index * FRAME_NS
         if t_ns >= self._next_poll_ns:
@@ -217,7 +219,7 @@ class TandemLoop:
             self._conversation.hear_partial(result.text)
         t_ns = self._clock.now_ns()
         self._log.write(HeardRow(frame=self._frame, t_ns=t_ns, text=result.text, final=result.final))
-        self._around.emit(Heard(t_ns, self._frame - 1, result.text, result.final))
+        self._around.emit(Heard(t_ns, self._received, result.text, result.final))
 
     # Asking
 
@@ -389,13 +391,13 @@ class TandemLoop:
         if self._settings.on_backend_fault == "fault":
             self._fail(error)
         else:
-            self._around.emit(StageMark(self._clock.now_ns(), self._frame - 1, "oracle_failed"))
+            self._around.emit(StageMark(self._clock.now_ns(), self._received, "oracle_failed"))
 
     def _fail(self, error: WorldFault) -> None:
         if self._error is None:
             self._error = error
             now_ns = self._clock.now_ns()
-            fault = Fault(now_ns, self._frame - 1, error.party, error.kind, str(error), error.retryable)
+            fault = Fault(now_ns, self._received, error.party, error.kind, str(error), error.retryable)
             self._around.emit(fault)
 
     def _spawn(self, coroutine: Any) -> asyncio.Task[None]:

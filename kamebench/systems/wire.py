@@ -64,7 +64,8 @@ class OpusDecoder:
 
     def decode(self, data: bytes) -> Pcm:
         try:
-            return np.asarray(self._reader.append_bytes(data), np.float32).reshape(-1)
+            pcm = np.asarray(self._reader.append_bytes(data), np.float32).reshape(-1)
+            return np.clip(pcm, -1.0, 1.0)  # a lossy codec overshoots
         except ValueError:
             # The reader stays stuck at a page it cannot parse; a new one picks up at the next page.
             self.damaged += 1
