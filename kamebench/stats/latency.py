@@ -18,7 +18,7 @@ from kamebench.stats.intervals import (
     resample_counts,
     weighted_quantile,
 )
-from kamebench.stats.turns import TurnValues, column, latencies, pick, shares, texts
+from kamebench.stats.turns import TurnValues, column, latencies, pick, shares, talk_over, texts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -98,7 +98,7 @@ def latency_summary(table: pd.DataFrame) -> LatencySummary:
         clipped_mean=_published(aggregate("latency_clipped_mean_ms", OVERALL, clipped)),
         within_frame=_near("within_frame", responded, FRAME_MS),
         within_500_ms=_near("within_500_ms", responded, NEAR_ZERO_MS),
-        talk_over=share("talk_over_share", OVERALL, pick(table, column(table, "talk_over_share"))),
+        talk_over=share("talk_over_share", OVERALL, pick(table, talk_over(table))),
         backchannels=int(column(table, "backchannels").sum()),
         response_s=aggregate("response_s", OVERALL, pick(table, column(table, "response_s"))),
         excluded=excluded(table),
@@ -197,7 +197,8 @@ def kaplan_meier(times: Floats, happened: Bools, weights: Floats) -> tuple[Float
     events = np.stack([weights[:, happened & (times == at)].sum(axis=1) for at in t], axis=1)
     at_risk = np.stack([weights[:, times >= at].sum(axis=1) for at in t], axis=1)
     hazard = np.divide(events, at_risk, out=np.zeros_like(events), where=at_risk > 0)
-    return t, 1 - np.cumprod(1 - hazard, axis=1)
+    probability: Floats = 1 - np.cumprod(1 - hazard, axis=1, dtype=np.float64)
+    return t, probability
 
 
 def _outcome_share(table: pd.DataFrame, outcome: str) -> Aggregate:

@@ -16,12 +16,11 @@ from kamebench.stats.intervals import (
     Estimate,
     Floats,
     bounded_mean,
-    mean,
     mean_over_turns,
     resample_counts,
     weighted_quantile,
 )
-from kamebench.stats.turns import TurnValues, column, latencies, pick, shares
+from kamebench.stats.turns import TurnValues, column, latencies, pick, shares, talk_over
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +55,7 @@ METRICS: dict[str, Metric] = {
         Metric("silent_share", "share", -1, "share", lambda t: shares(t, "silent")),
         Metric("no_response_share", "share", -1, "share", lambda t: shares(t, "silent", "carry_over")),
         Metric("premature_share", "share", -1, "share", lambda t: shares(t, "premature")),
-        Metric("talk_over_share", "share", -1, "share", lambda t: column(t, "talk_over_share")),
+        Metric("talk_over_share", "share", -1, "share", talk_over),
     )
 }
 
@@ -114,6 +113,9 @@ class Pairs:
     def n_questions(self) -> int:
         return self.first.n_questions
 
+    def swapped(self) -> Pairs:
+        return Pairs(self.second, self.first, self.n_missing, self.n_missing_second, self.n_missing_first)
+
 
 @dataclass(frozen=True)
 class PairedDifference:
@@ -162,6 +164,9 @@ def pair(
 ) -> Pairs:
     """Join two tables by question and turn, keeping count of what has no partner.
 
+    Several runs of one system (column `repeat`) count as one: a turn's value is the mean over its repeats,
+    for medians their median.
+
     Raises:
         BadRun: a turn that occurs twice, or no turn in common.
     """
@@ -170,13 +175,15 @@ def pair(
     sides: list[pd.DataFrame] = []
     for name, table in (("first", first), ("second", second)):
         chosen = table[table["category"].isin(categories)] if categories else table
-        if chosen.duplicated(keys).any():
-            twice = chosen.loc[chosen.duplicated(keys), keys].iloc[0].tolist()
+        key = [*keys, "repeat"] if "repeat" in chosen else keys
+        if chosen.duplicated(key).any():
+            twice = chosen.loc[chosen.duplicated(key), keys].iloc[0].tolist()
             raise BadRun(
                 f"question {twice[0]} turn {twice[1]} occurs twice in the {name} run. Measure it again."
             )
-        side = chosen[[*keys, "category"]].assign(value=metric.read(chosen))
-        sides.append(side)
+        valued = chosen[[*keys, "category"]].assign(value=metric.read(chosen))
+        by_turn = valued.groupby([*keys, "category"], sort=False, as_index=False)
+        sides.append(by_turn.median() if metric.kind == "median" else by_turn.mean())
     both = sides[0].merge(sides[1], on=keys, how="outer", suffixes=("_first", "_second"), indicator=True)
     if not (both["_merge"] == "both").any():
         raise BadRun(
@@ -293,7 +300,7 @@ def paired_difference(
 def effect_size(pairs: Pairs) -> float | None:
     """Cohen's d of the question means' differences; over finite pairs; None where they do not vary."""
     finite = np.isfinite(pairs.first.values) & np.isfinite(pairs.second.values)
-    change = (pairs.second.values - pairs.first.values)[finite]
+    change = pairs.second.values[finite] - pairs.first.values[finite]
     question = pairs.first.question[finite]
     counts = np.bincount(question, minlength=pairs.n_questions)
     sums = np.bincount(question, weights=change, minlength=pairs.n_questions)
@@ -319,6 +326,3 @@ def question_changes(first: pd.DataFrame, second: pd.DataFrame, metric: Metric) 
 
 def _keys(table: pd.DataFrame) -> list[tuple[str, int]]:
     return [(str(q), int(t)) for q, t in zip(table["question_id"], table["turn"], strict=True)]
-
-
-__all__ = ["METRICS", "Metric", "PairedDifference", "Pairs", "estimate", "mean", "pair", "paired_difference"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -24,6 +25,8 @@ class TurnValue(Record):
     latency_ms: float | None
     censored_at_ms: float | None
     talk_over_share: float | None
+    backchannels: int = Field(ge=0)
+    response_s: float | None
     pacing_usable: bool
     fault: str | None
     score: float | None
@@ -63,7 +66,7 @@ class Snapshot(Record):
         import pandas as pd
 
         frame = pd.DataFrame([turn.model_dump() for turn in self.turns], columns=list(TurnValue.model_fields))
-        numeric = ["latency_ms", "censored_at_ms", "talk_over_share", "score"]
+        numeric = ["latency_ms", "censored_at_ms", "talk_over_share", "response_s", "score"]
         frame[numeric] = frame[numeric].astype(float)
         return frame
 
@@ -119,6 +122,15 @@ def take(run: Run, score: str | None = None) -> Snapshot:
         hardware=manifest.hardware,
         files={path: sha for path, sha in manifest.files.items() if not path.startswith("sessions/")},
         turns=tuple(TurnValue.model_validate(row) for row in plain),
+    )
+
+
+def joined(snapshots: Sequence[Snapshot]) -> pd.DataFrame:
+    """The tables of one run or of several repeats, below each other; column `repeat` counts them."""
+    import pandas as pd
+
+    return pd.concat(
+        [snapshot.table().assign(repeat=i) for i, snapshot in enumerate(snapshots)], ignore_index=True
     )
 
 

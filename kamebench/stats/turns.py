@@ -96,3 +96,9 @@ def shares(table: pd.DataFrame, *outcomes: str) -> Floats:
     """1 where the outcome is one of those given, 0 where it is another, NaN where the turn faulted."""
     outcome = texts(table, "outcome")
     return np.where(outcome == "fault", np.nan, np.isin(outcome, outcomes).astype(float))
+
+
+def talk_over(table: pd.DataFrame) -> Floats:
+    """Share of the user's speech talked over; 0 where the system was silent and nothing was measured."""
+    values = column(table, "talk_over_share")
+    return np.where(np.isnan(values) & (texts(table, "outcome") == "silent"), 0.0, values)
