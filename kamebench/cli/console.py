@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
 
 console = Console()
 errors = Console(stderr=True)
@@ -67,3 +71,13 @@ class Reporter:
             took = time.perf_counter() - self._began
             print(f"{self._title}: {self._done}/{self._total} in {took:.1f} s", file=sys.stderr, flush=True)
             self._title = ""
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """A plain table of dicts with the same keys; numbers to the right."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for name, value in rows[0].items():
+        made.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*(escape(str(value)) for value in row.values()))
+    return made

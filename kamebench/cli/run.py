@@ -9,24 +9,42 @@ import click
 
 
 @click.command("run")
-@click.option("--system", "system_name", default="cascade", show_default=True, help="A system file's name or path.")
+@click.option(
+    "--system", "system_name", default="cascade", show_default=True, help="A system file's name or path."
+)
 @click.option("--backend", help="Language model; default the system's own.")
 @click.option("--backend-url", help="Address of an openai-compatible server.")
-@click.option("--task", "task_name", default="spoken-basics", show_default=True, help="A task's name or folder.")
+@click.option(
+    "--task", "task_name", default="spoken-basics", show_default=True, help="A task's name or folder."
+)
 @click.option("--judge", help="facts, none, or a model's name; default facts where the task has facts.")
-@click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many questions, categories in turn.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="Ask at most this many questions, categories in turn."
+)
 @click.option("--category", "categories", multiple=True, help="Only this category; may be repeated.")
-@click.option("--pace", type=click.Choice(["realtime", "virtual", "lockstep"]), help="Default: the fastest honest one.")
-@click.option("--sessions", type=click.IntRange(min=1), default=1, show_default=True, help="Conversations side by side.")
+@click.option(
+    "--pace", type=click.Choice(["realtime", "virtual", "lockstep"]), help="Default: the fastest honest one."
+)
+@click.option(
+    "--sessions", type=click.IntRange(min=1), default=1, show_default=True, help="Conversations side by side."
+)
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option("--voice", default="piper:joe", show_default=True, help="Who speaks the questions.")
-@click.option("--recogniser", default="faster-whisper:tiny.en", show_default=True, help="What transcribes the answers.")
+@click.option(
+    "--recogniser", default="faster-whisper:tiny.en", show_default=True, help="What transcribes the answers."
+)
 @click.option("--no-wait", is_flag=True, help="Play a turn even while the system is still speaking.")
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set an option of the system.")
-@click.option("--record", "record_to", type=click.Path(path_type=Path), help="Record the back-end's answers here.")
+@click.option(
+    "--record", "record_to", type=click.Path(path_type=Path), help="Record the back-end's answers here."
+)
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
-@click.option("--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/ and systems/.")
-@click.option("--resume", type=click.Path(path_type=Path, exists=True), help="Go on with a run that was stopped.")
+@click.option(
+    "--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/ and systems/."
+)
+@click.option(
+    "--resume", type=click.Path(path_type=Path, exists=True), help="Go on with a run that was stopped."
+)
 @click.option("--retry-faults", is_flag=True, help="With --resume: play faulted questions again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def command(**options: Any) -> None:
@@ -39,4 +57,6 @@ def command(**options: Any) -> None:
     if options["resume"] is not None:
         resume_run(options["resume"], options["root"], options["retry_faults"], options["as_json"])
     else:
-        start_run(**{name: value for name, value in options.items() if name not in ("resume", "retry_faults")})
+        start_run(
+            **{name: value for name, value in options.items() if name not in ("resume", "retry_faults")}
+        )
