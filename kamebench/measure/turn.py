@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from kamebench.audio import Pcm, samples_to_ns, seconds
+from kamebench.audio import FRAME_SAMPLES, Pcm, samples_to_ns, seconds
 from kamebench.errors import BadAudio
 from kamebench.events import Event, StageMark
 from kamebench.measure.onset import Span, find_onset, overlap_share
@@ -80,11 +80,15 @@ def measure_recording(
     40 dB of the loudest.
 
     Raises:
-        BadAudio: the user's track is silent.
+        BadAudio: shorter than one frame of 80 ms, or the user's track is silent.
     """
+    if len(system) < FRAME_SAMPLES:
+        raise BadAudio(
+            f"holds {len(system)} samples, less than one frame ({FRAME_SAMPLES}). Give a whole recording."
+        )
     spoken = Track(user, EnergyDetector(), Rules()).segments(Rules())
     if not spoken:
-        raise BadAudio("the left track (user) holds no speech. Put the user left and the system right.")
+        raise BadAudio("the left channel (the user) holds no speech. Put the user left and the system right.")
     user_end = spoken[-1].end
     return measure_turn(
         system,
