@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 import shutil
 from pathlib import Path
@@ -17,6 +16,7 @@ from kamebench.asr.kyutai import KyutaiEngine, WordDecoder
 from kamebench.audio import FRAME_SAMPLES, Frame
 from kamebench.clock import Activity, StreamClock
 from kamebench.errors import BadCheckpoint, BadConfig
+from tests.tiny_models import RECOGNISER, write_checkpoint
 
 N_FRAMES = 14
 
@@ -52,84 +52,16 @@ def test_without_pause_heads_silence_of_the_text_ends_the_utterance() -> None:
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Random weights of a speech-to-text model with pause heads, in the public layout."""
-    torch = pytest.importorskip("torch")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_TORCH_COMPILE", "1")  # read when moshi is imported
         pytest.importorskip("moshi.models.lm")
-    import sentencepiece
-    from moshi.models import loaders
-    from safetensors.torch import save_file
-
     folder = tmp_path_factory.mktemp("stt")
-    torch.manual_seed(3)
-    mimi_config: dict[str, Any] = copy.deepcopy(loaders._mimi_config)
-    mimi_config["seanet"] |= {"dimension": 32, "n_filters": 2, "compress": 2}
-    mimi_config["quantizer"] |= {
-        "dimension": 16,
-        "n_q": 8,
-        "bins": 32,
-        "input_dimension": 32,
-        "output_dimension": 32,
-    }
-    mimi_config["transformer"] |= {
-        "d_model": 32,
-        "num_heads": 2,
-        "num_layers": 1,
-        "dim_feedforward": 32,
-        "input_dimension": 32,
-        "output_dimensions": [32],
-    }
-    mimi: Any = loaders.get_mimi(None, mimi_config, num_codebooks=8)
-    save_file({k: v.contiguous() for k, v in mimi.state_dict().items()}, folder / "mimi.safetensors")
-    (folder / "mimi.json").write_text(json.dumps(mimi_config))
-    words = "the quick brown fox jumps over a lazy dog while seven wise owls quietly watch from above"
-    (folder / "text.txt").write_text("\n".join(" ".join(words.split()[k:]) for k in range(16)))
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"),
-        model_prefix=str(folder / "tokenizer"),
-        vocab_size=60,
-        model_type="bpe",
-        pad_id=3,
-        minloglevel=2,
-        num_threads=1,
+    write_checkpoint(
+        folder,
+        RECOGNISER,
+        model_type="stt",
+        stt_config={"audio_delay_seconds": 0.16, "audio_silence_prefix_seconds": 0.08},
     )
-    config: dict[str, Any] = {
-        "dim": 32,
-        "text_card": 60,
-        "existing_text_padding_id": 3,
-        "n_q": 8,
-        "dep_q": 0,
-        "card": 32,
-        "num_heads": 2,
-        "num_layers": 1,
-        "hidden_scale": 4.125,
-        "causal": True,
-        "context": 30,
-        "max_period": 10000,
-        "gating": "silu",
-        "norm": "rms_norm_f32",
-        "positional_embedding": "rope",
-        "depformer_dim": 16,
-        "depformer_num_heads": 2,
-        "depformer_num_layers": 1,
-        "depformer_dim_feedforward": 32,
-        "depformer_context": 8,
-        "depformer_gating": "silu",
-        "delays": [0] * 9,
-        "extra_heads_num_heads": 4,
-        "extra_heads_dim": 6,
-    }
-    model: Any = loaders.get_moshi_lm(None, dict(config), device="cpu", dtype=torch.float32)
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors")
-    config |= {
-        "moshi_name": "model.safetensors",
-        "mimi_name": "mimi.safetensors",
-        "mimi_config_name": "mimi.json",
-        "tokenizer_name": "tokenizer.model",
-        "model_type": "stt",
-        "stt_config": {"audio_delay_seconds": 0.16, "audio_silence_prefix_seconds": 0.08},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
     return folder
 
 
