@@ -28,7 +28,7 @@ OVERALL = "overall"
 def score_aggregates(
     table: pd.DataFrame,
     *,
-    method: Method = "t",
+    method: Method = "skew-t",
     confidence: float = CONFIDENCE,
     bounds: tuple[float, float] = (1, 10),
 ) -> list[Aggregate]:
@@ -38,7 +38,8 @@ def score_aggregates(
 
     Args:
         table: of `Run.table()`.
-        method: "t" (over question means; the default by coverage, see docs/gates.md) or "bca".
+        method: "skew-t" (t over question means, corrected for skewness: the default by coverage, see
+            docs/gates.md), "t" or "bca".
         confidence: two-sided.
         bounds: smallest and largest score; an interval does not leave them.
     """
@@ -56,7 +57,7 @@ def aggregate(
     metric: str,
     group: str,
     turns: TurnValues,
-    method: Method = "t",
+    method: Method = "skew-t",
     confidence: float = CONFIDENCE,
     bounds: tuple[float, float] | None = None,
 ) -> Aggregate:
@@ -76,7 +77,7 @@ def aggregate(
     if method == "bca":
         low, high = (float(edge) for edge in bca(turns.sums() / turns.counts(), turns.strata, confidence))
     else:
-        low, high = estimate.bounds(confidence)
+        low, high = estimate.bounds(confidence) if method == "t" else estimate.skew_bounds(confidence)
     return _with_interval(metric, group, turns, (estimate.value, low, high), bounds, describe(method, turns))
 
 

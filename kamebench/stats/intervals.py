@@ -18,27 +18,43 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 Texts = NDArray[np.str_]
-Method = Literal["t", "bca"]
+Method = Literal["skew-t", "t", "bca"]
 
 MIN_QUESTIONS = 5
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 SEED = 20_260_101
+# A sample's third moment says little beyond this; it keeps the correction monotone in practice.
+MAX_SKEW = 3.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over questions: its standard error and the degrees of freedom of that error."""
+    """A mean over questions: its standard error, the error's degrees of freedom, the questions' skewness."""
 
     value: float
     se: float
     df: float
     n_questions: int
+    skewness: float = 0.0
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The t interval of the given two-sided confidence, in the unit of the value."""
         half = float(stats.t.ppf((1 + confidence) / 2, self.df)) * self.se if self.se > 0 else 0.0
         return self.value - half, self.value + half
+
+    def skew_bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """The t interval after Hall's cubic transformation, which takes the skewness out of t.
+
+        P. Hall, "On the removal of skewness by transformation", J. R. Statist. Soc. B 54 (1992). Equal to
+        `bounds` for symmetric values; for skewed ones it holds the truth as often as it says (docs/gates.md).
+        """
+        k = self.skewness / float(np.sqrt(self.n_questions))
+        if abs(k) < 1e-6 or self.se == 0:
+            return self.bounds(confidence)
+        quantile = float(stats.t.ppf((1 + confidence) / 2, self.df))
+        edges = [3 / k * (float(np.cbrt(1 + k * (t - k / 6))) - 1) for t in (quantile, -quantile)]
+        return self.value - edges[0] * self.se, self.value - edges[1] * self.se
 
     def p_above(self, limit: float) -> float:
         """One-sided p-value against the hypothesis that the true value is `limit` or less."""
@@ -78,16 +94,19 @@ def mean_over_turns(sums: Floats, counts: Floats, strata: Sequence[str]) -> Esti
     value = float(sums.sum() / counts.sum())
     residuals = (sums - value * counts) / counts.mean()
     codes = usable_strata(strata)
+    centred = residuals.copy()
     parts: list[tuple[float, int]] = []
     for code in np.unique(codes):
         inside = residuals[codes == code]
+        centred[codes == code] -= inside.mean()
         if len(inside) > 1:
             parts.append((len(inside) * float(inside.var(ddof=1)), len(inside) - 1))
     total = sum(part for part, _ in parts)
     if total <= 1e-24 * max(1.0, value * value):
         return Estimate(value, 0.0, float(max(n - 1, 1)), n)
     df = total**2 / sum(part**2 / free for part, free in parts)
-    return Estimate(value, float(np.sqrt(total)) / n, df, n)
+    skewness = float((centred**3).mean() / (centred**2).mean() ** 1.5)
+    return Estimate(value, float(np.sqrt(total)) / n, df, n, float(np.clip(skewness, -MAX_SKEW, MAX_SKEW)))
 
 
 def mean(values: Floats, strata: Sequence[str]) -> Estimate:

@@ -15,6 +15,7 @@ from kamebench.stats.intervals import (
     MIN_QUESTIONS,
     Bools,
     Floats,
+    mean_over_turns,
     resample_counts,
     weighted_quantile,
 )
@@ -119,7 +120,7 @@ def excluded(table: pd.DataFrame) -> dict[str, int]:
 
 
 def quantile(metric: str, turns: TurnValues, share_below: float) -> Aggregate:
-    """A quantile over turns; its interval is the percentile bootstrap over questions, stratified."""
+    """A quantile over turns with Woodruff's interval over questions, stratified."""
     if turns.n == 0:
         return aggregate(metric, OVERALL, turns)
     value = float(weighted_quantile(turns.values, np.ones((1, turns.n)), share_below)[0])
@@ -135,10 +136,7 @@ def quantile(metric: str, turns: TurnValues, share_below: float) -> Aggregate:
         )
     if turns.n_questions < MIN_QUESTIONS:
         return plain(metric, OVERALL, turns, value)
-    weights = resample_counts(turns.strata)[:, turns.question]
-    drawn = weighted_quantile(turns.values, weights, share_below)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = (float(edge) for edge in np.quantile(drawn, (tail, 1 - tail), method="inverted_cdf"))
+    low, high = woodruff(turns, share_below, value)
     return Aggregate(
         metric=metric,
         group=OVERALL,
@@ -147,9 +145,24 @@ def quantile(metric: str, turns: TurnValues, share_below: float) -> Aggregate:
         value=value,
         low=low,
         high=high if np.isfinite(high) else None,
-        method=describe("percentile bootstrap", turns),
+        method=describe("Woodruff", turns),
         reason="" if np.isfinite(high) else "upper bound not reached: it falls among silent turns",
     )
+
+
+def woodruff(turns: TurnValues, share_below: float, value: float) -> tuple[float, float]:
+    """Interval of a quantile: that of the share of turns at or below it, read back from the distribution.
+
+    R. S. Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952). Without
+    resampling, and closer to its confidence than the percentile bootstrap at 30 questions (docs/gates.md).
+    """
+    below = TurnValues((turns.values <= value).astype(float), turns.question, turns.strata, 0)
+    spread = mean_over_turns(below.sums(), below.counts(), below.strata)
+    half = spread.bounds(CONFIDENCE)[1] - spread.value
+    ranked = np.sort(turns.values)
+    first = int(np.floor(max(share_below - half, 0.0) * turns.n))
+    last = int(np.ceil(min(share_below + half, 1.0) * turns.n)) - 1
+    return float(ranked[min(first, turns.n - 1)]), float(ranked[max(last, 0)])
 
 
 def response_curve(table: pd.DataFrame) -> ResponseCurve:
