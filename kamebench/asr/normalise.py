@@ -1,8 +1,8 @@
 """Text made comparable: what differs only in how it is written comes out the same.
 
 Numbers, ordinals, money, contractions, fillers and spelling are Whisper's own English standardisation
-(package whisper-normalizer; Radford et al. 2022, appendix C). Around it: formulas, signs, units and fractions,
-which that takes apart in one spelling and not in the other.
+(package whisper-normalizer; Radford et al. 2022, appendix C). Around it: formulas, signs, units and
+fractions, which that takes apart in one spelling and not in the other.
 """
 
 from __future__ import annotations
