@@ -160,3 +160,24 @@ class TwoTrackWriter:
         self._file.close()
         if kind is None:
             self._part.replace(self._path)
+
+
+SPEECH_FLOOR_DB = -40.0  # below the loudest window
+
+
+def speech_bounds(pcm: Pcm) -> tuple[int, int]:
+    """First sample and one past the last sample of the speech in clean float32 [n].
+
+    The edges of the first and the last 10 ms window whose RMS is above -40 dB of the loudest window's.
+
+    Raises:
+        BadAudio: there is no sound at all.
+    """
+    windows = -(-len(pcm) // WINDOW_SAMPLES)
+    padded = np.pad(pcm, (0, windows * WINDOW_SAMPLES - len(pcm))).astype(np.float64)
+    power = np.square(padded).reshape(windows, WINDOW_SAMPLES).mean(axis=1)
+    loudest = float(power.max(initial=0.0))
+    if loudest == 0.0:
+        raise BadAudio("the audio is silent throughout. Speak it again, or choose another engine.")
+    loud = np.flatnonzero(power > loudest * 10 ** (SPEECH_FLOOR_DB / 10))
+    return int(loud[0]) * WINDOW_SAMPLES, min((int(loud[-1]) + 1) * WINDOW_SAMPLES, len(pcm))
