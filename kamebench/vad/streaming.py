@@ -34,11 +34,11 @@ class Downsampler:
         joined = np.concatenate([self._tail, pcm])
         self._tail = joined[-2 * self._HALF_TAPS :]
         positions = np.arange(self._next, len(pcm) * self._up, 3)
-        self._next = int(positions[-1]) + 3 - len(pcm) * self._up if len(positions) else self._next
+        self._next += 3 * len(positions) - len(pcm) * self._up
         out = np.empty(len(positions), np.float32)
         for phase, taps in enumerate(self._phases):
             mine = positions % self._up == phase
             last = positions[mine] // self._up + 2 * self._HALF_TAPS  # newest input each output needs
-            windows = sliding_window_view(joined, len(taps))
-            out[mine] = windows[last - len(taps) + 1] @ taps
+            if len(last):
+                out[mine] = sliding_window_view(joined, len(taps))[last - len(taps) + 1] @ taps
         return out
