@@ -46,7 +46,6 @@ SPEAKER: dict[str, Any] = _LM | {"n_q": 16, "dep_q": 8, "delays": [0, 0, *[1] * 
 
 def write_checkpoint(folder: Path, lm: dict[str, Any], **more: Any) -> None:
     """Random weights of a language model `lm`, a Mimi and a tokenizer; `more` goes into config.json."""
-    import sentencepiece
     import torch
     from moshi.models import loaders
     from safetensors.torch import save_file
@@ -64,6 +63,21 @@ def write_checkpoint(folder: Path, lm: dict[str, Any], **more: Any) -> None:
         state = {key: value.contiguous() for key, value in module.state_dict().items()}
         save_file(state, folder / f"{name}.safetensors")
     (folder / "mimi.json").write_text(json.dumps(mimi_config))
+    write_tokenizer(folder)
+    config = lm | {
+        "moshi_name": "model.safetensors",
+        "mimi_name": "mimi.safetensors",
+        "mimi_config_name": (folder / "mimi.json").as_uri(),
+        "tokenizer_name": "tokenizer.model",
+        **more,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def write_tokenizer(folder: Path) -> Path:
+    """A SentencePiece model of `TEXT_CARD` pieces, trained on `TEXT`."""
+    import sentencepiece
+
     words = TEXT.split()
     (folder / "text.txt").write_text("\n".join(" ".join(words[k:]) for k in range(len(words))))
     sentencepiece.SentencePieceTrainer.train(
@@ -75,11 +89,4 @@ def write_checkpoint(folder: Path, lm: dict[str, Any], **more: Any) -> None:
         minloglevel=2,
         num_threads=1,
     )
-    config = lm | {
-        "moshi_name": "model.safetensors",
-        "mimi_name": "mimi.safetensors",
-        "mimi_config_name": (folder / "mimi.json").as_uri(),
-        "tokenizer_name": "tokenizer.model",
-        **more,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
+    return folder / "tokenizer.model"

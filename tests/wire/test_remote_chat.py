@@ -11,11 +11,16 @@ from aiohttp import web
 from kamebench.errors import BadConfig
 from kamebench.events import Fault, StageMark
 from kamebench.oracle import log as oracle_log
+from kamebench.oracle import server_log
+from kamebench.oracle.log import LogWriter
 from kamebench.oracle.rebuild import last_injected, rebuild_stream
+from kamebench.oracle.server_log import Entry, SessionSpan
 from kamebench.systems import Setup
 from kamebench.systems.kame_server import create as create_kame
+from kamebench.systems.kame_server import load_tokenizer
 from kamebench.systems.moshi_server import create as create_moshi
 from kamebench.systems.wire import websocket_url
+from tests.tiny_models import TEXT_CARD, write_tokenizer
 from tests.wire.remote_parts import ChatServer, call, serving
 
 PATH = "/api/chat"
@@ -207,3 +212,35 @@ async def test_a_server_that_wrote_no_log_is_said_so(tmp_path: Path) -> None:
         got = await call(create_kame(Setup(options)), tmp_path, 3)
     assert "no_server_log" in {e.stage for e in got.events if isinstance(e, StageMark)}
     assert last_injected(oracle_log.read(tmp_path)).text is None
+
+
+def test_with_the_servers_tokenizer_the_consumed_stream_is_rebuilt(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    tokenizer, size = load_tokenizer(write_tokenizer(tmp_path))
+    assert tokenizer is not None
+    entries = {
+        "llm_stream_words": [Entry(1_000_000, "the quick fox")],
+        "oracle_stream": [
+            Entry(1_000_800, "[RESET]"),
+            Entry(1_000_800, "the quick"),
+            Entry(1_002_400, "fox"),
+        ],
+        "user_words": [],
+        "asr_partial": [],
+    }
+    writer = LogWriter(tmp_path, server_log.header(tokenizer, size, {}))
+    log = server_log.convert(entries, SessionSpan(1_000_000, 40), writer, tokenizer)
+    words = list(tokenizer.encode("the quick"))
+    assert len(words) + len(tokenizer.encode("fox")) < 19  # all of 'fox' comes too late, at step 30
+    expected = [3] * 40
+    expected[10 : 11 + len(words)] = [TEXT_CARD, *words]
+    assert [step.oracle for step in log.steps] == expected
+    last = last_injected(log)
+    assert (last.consumed, last.tokens) == (len(words), len(words) + len(tokenizer.encode("fox")))
+    assert last.consumed_text == "the quick"
+
+
+def test_a_tokenizer_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("sentencepiece")
+    with pytest.raises(BadConfig, match="tokenizer"):
+        create_kame(Setup({"tokenizer": str(tmp_path / "no.model")}))
