@@ -40,6 +40,7 @@ _Replacement = str | Callable[[re.Match[str]], str]
 _BEFORE: tuple[tuple[re.Pattern[str], _Replacement], ...] = (
     (re.compile(r"o['’]clock", re.IGNORECASE), "oclock"),
     (re.compile(r"[₀-₉]"), lambda m: str(ord(m[0]) - ord("₀"))),
+    (re.compile(r"(?<=\d)\s+%"), "%"),
     (re.compile(r"²"), " squared "),
     (re.compile(r"³"), " cubed "),
     (re.compile(r"\b(\d{1,2}):(\d\d)\b"), r"\1\2"),

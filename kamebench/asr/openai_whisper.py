@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
 from kamebench.asr import DecodingOptions
@@ -75,10 +76,10 @@ class OpenaiWhisper(Recogniser):
                 raise UnknownName("Whisper size or checkpoint file", self._source, whisper.available_models())
             try:
                 self._model = whisper.load_model(self._source, device=device)
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
                 raise BadCheckpoint(
                     f"{self.name}: {self._source} is not a Whisper checkpoint "
-                    f"({type(error).__name__}: {error}). "
+                    f"({type(error).__name__}: {str(error).partition(chr(10))[0]}). "
                     "It must hold 'dims' and 'model_state_dict'."
                 ) from error
             except OSError as error:  # urllib's errors are OSErrors
