@@ -24,18 +24,19 @@ def command(paths: tuple[Path, ...], as_json: bool, check: bool) -> None:
     from kamebench.errors import UserError
     from kamebench.vad import open_detector
 
-    detector, failures = open_detector(), list[str]()
+    detector, n_failed = open_detector(), 0
     for path in paths:
         try:
             row = _run(path, check) if path.is_dir() else _file(path, detector)
         except UserError as error:
-            failures.append(str(error))
-            if len(paths) > 1:
-                click.echo(f"Error: {error}", err=True)
+            if len(paths) == 1:
+                raise
+            click.echo(f"Error: {error}", err=True)
+            n_failed += 1
             continue
         _print(row, as_json)
-    if failures:
-        raise UserError(failures[0] if len(paths) == 1 else f"{len(failures)} of {len(paths)} not measured.")
+    if n_failed:
+        raise UserError(f"{n_failed} of {len(paths)} could not be measured; see above.")
 
 
 def _file(path: Path, detector: Detector) -> dict[str, Any]:
