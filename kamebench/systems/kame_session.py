@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,14 +43,30 @@ class KameSession(Session):
     """Frames are worked off in order by one task, the only one that touches the model."""
 
     def __init__(
-        self, context: SessionContext, model: SpeakingModel, loop: TandemLoop, tokenizer: Tokenizer
+        self,
+        context: SessionContext,
+        open_model: Callable[[int], Awaitable[SpeakingModel]],
+        loop: TandemLoop,
+        tokenizer: Tokenizer,
     ) -> None:
-        self._context, self._model, self._loop, self._tokenizer = context, model, loop, tokenizer
+        self._context, self._open_model, self._loop = context, open_model, loop
+        self._tokenizer = tokenizer
+        self._model: SpeakingModel | None = None
         self._frames: asyncio.Queue[tuple[Frame, Operation]] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
         self._error: WorldFault | None = None
 
     async def __aenter__(self) -> Session:
+        try:
+            with self._context.clock.stopped():  # what opening takes makes no frame late
+                self._model = await self._open_model(self._context.seed)
+        except WorldFault as error:
+            self._fail(error, -1)
+            await self.aclose()
+            raise
+        except BaseException:
+            await self.aclose()
+            raise
         self._loop.start()
         return self
 
@@ -80,7 +96,7 @@ class KameSession(Session):
 
     async def _step(self, frame: Frame) -> None:
         """One step; in `lockstep` the stream stands still while the model computes."""
-        if self._error is not None:
+        if self._error is not None or self._model is None:
             return
         context, index = self._context, frame.index
         updates = self._loop.updates(index)
@@ -111,4 +127,5 @@ class KameSession(Session):
             self._context.activity.end(self._frames.get_nowait()[1])
             self._frames.task_done()
         await self._loop.aclose()
-        await self._model.aclose()
+        if self._model is not None:
+            await self._model.aclose()

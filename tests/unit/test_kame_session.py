@@ -73,7 +73,11 @@ class Kame(System):
         around = Surroundings(context.activity, context.emit, lambda: context.turn)
         backend = TimedBackend(self.clock, self.answers)
         loop = TandemLoop(backend, ScriptedRecogniser(self.heard), tokenizer, writer, around)
-        return KameSession(context, self.model, loop, tokenizer)
+
+        async def open_model(seed: int) -> Model:
+            return self.model
+
+        return KameSession(context, open_model, loop, tokenizer)
 
 
 def turn() -> TurnInput:
