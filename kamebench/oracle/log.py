@@ -214,6 +214,7 @@ class LogWriter:
         self.log = OracleLog()
         self._path = folder / ORACLE_LOG
         self._part = self._path.with_name(ORACLE_LOG + ".part")
+        folder.mkdir(parents=True, exist_ok=True)
         self._file = self._part.open("w", encoding="utf-8")
         self._stored: set[str] = set()
         self.write(header)

@@ -91,6 +91,11 @@ class KameSystem(System):
         model = self._model
         if model.tokenizer is None:
             raise SystemFault("KAME was not started", kind="not_started")
+        return KameSession(context, model.open, lambda: self._loop(context), model.tokenizer)
+
+    def _loop(self, context: SessionContext) -> TandemLoop:
+        model = self._model
+        assert model.tokenizer is not None
         settings = self._options.model_dump(mode="json", exclude={"instructions"})
         settings["backend"] = self._backend_name or self._backend.name
         header = Header(pad_id=model.pad_id, initial_id=model.initial_id, settings=settings)
@@ -103,7 +108,7 @@ class KameSystem(System):
             self._settings,
         )
         self._usage.append(loop.usage)
-        return KameSession(context, model.open, loop, model.tokenizer)
+        return loop
 
     def describe(self) -> dict[str, Any]:
         return {

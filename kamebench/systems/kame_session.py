@@ -46,12 +46,13 @@ class KameSession(Session):
         self,
         context: SessionContext,
         open_model: Callable[[int], Awaitable[SpeakingModel]],
-        loop: TandemLoop,
+        open_loop: Callable[[], TandemLoop],
         tokenizer: Tokenizer,
     ) -> None:
-        self._context, self._open_model, self._loop = context, open_model, loop
+        self._context, self._open_model, self._open_loop = context, open_model, open_loop
         self._tokenizer = tokenizer
         self._model: SpeakingModel | None = None
+        self._loop: TandemLoop | None = None
         self._frames: asyncio.Queue[tuple[Frame, Operation]] = asyncio.Queue()
         self._worker: asyncio.Task[None] | None = None
         self._error: WorldFault | None = None
@@ -60,6 +61,8 @@ class KameSession(Session):
         try:
             with self._context.clock.stopped():  # what opening takes makes no frame late
                 self._model = await self._open_model(self._context.seed)
+            self._loop = self._open_loop()
+            self._loop.start()
         except WorldFault as error:
             self._fail(error, -1)
             await self.aclose()
@@ -67,12 +70,13 @@ class KameSession(Session):
         except BaseException:
             await self.aclose()
             raise
-        self._loop.start()
         return self
 
     async def send(self, frame: Frame) -> None:
         if self._error is not None:
             raise self._error
+        if self._loop is None:
+            raise SystemFault("the session was not opened", kind="not_started")
         await self._loop.send(frame)
         if self._worker is None:
             self._worker = asyncio.create_task(self._work())
@@ -96,7 +100,7 @@ class KameSession(Session):
 
     async def _step(self, frame: Frame) -> None:
         """One step; in `lockstep` the stream stands still while the model computes."""
-        if self._error is not None or self._model is None:
+        if self._error is not None or self._model is None or self._loop is None:
             return
         context, index = self._context, frame.index
         updates = self._loop.updates(index)
@@ -126,6 +130,7 @@ class KameSession(Session):
         while not self._frames.empty():
             self._context.activity.end(self._frames.get_nowait()[1])
             self._frames.task_done()
-        await self._loop.aclose()
+        if self._loop is not None:
+            await self._loop.aclose()
         if self._model is not None:
             await self._model.aclose()

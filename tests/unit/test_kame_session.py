@@ -69,15 +69,17 @@ class Kame(System):
 
     def session(self, context: SessionContext) -> Session:
         tokenizer = WordTokenizer()
-        writer = LogWriter(context.folder, Header(pad_id=PAD, initial_id=INITIAL))
-        around = Surroundings(context.activity, context.emit, lambda: context.turn)
-        backend = TimedBackend(self.clock, self.answers)
-        loop = TandemLoop(backend, ScriptedRecogniser(self.heard), tokenizer, writer, around)
+
+        def open_loop() -> TandemLoop:
+            writer = LogWriter(context.folder, Header(pad_id=PAD, initial_id=INITIAL))
+            around = Surroundings(context.activity, context.emit, lambda: context.turn)
+            backend = TimedBackend(self.clock, self.answers)
+            return TandemLoop(backend, ScriptedRecogniser(self.heard), tokenizer, writer, around)
 
         async def open_model(seed: int) -> Model:
             return self.model
 
-        return KameSession(context, open_model, loop, tokenizer)
+        return KameSession(context, open_model, open_loop, tokenizer)
 
 
 def turn() -> TurnInput:
