@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable
+from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
 
+from kamebench import assets
 from kamebench.asr.base import Partial, Recognised, Recogniser, StreamingRecogniser, Word
 from kamebench.asr.streaming import open_streaming
 from kamebench.asr.whisper_window import Utterance, WindowRecogniser, WindowSettings, agreed_words
-from kamebench.audio import FRAME_NS, FRAME_SAMPLES, SAMPLE_RATE, Frame, Pcm
+from kamebench.audio import FRAME_NS, FRAME_SAMPLES, SAMPLE_RATE, Frame, Pcm, frames_of, read_mono
 from kamebench.clock import Activity, StreamClock, VirtualClock
 from kamebench.errors import BadConfig, EngineFault, UnknownName
 from kamebench.vad.base import StreamingDetector
@@ -184,3 +187,34 @@ def test_names() -> None:
         open_streaming("kyutay")
     with pytest.raises(BadConfig, match="scripted"):
         open_streaming("scripted:/nowhere.json")
+
+
+@pytest.mark.assets
+@pytest.mark.slow
+async def test_real_weights_hear_a_real_sentence() -> None:
+    pytest.importorskip("faster_whisper")
+    if not assets.is_fetched("whisper-tiny.en") and not os.environ.get("KAMEBENCH_TEST_ASSETS"):
+        pytest.skip("whisper-tiny.en is not fetched: kamebench fetch whisper-tiny.en")
+    with as_file(files("kamebench.systems") / "scripted.flac") as path:
+        speech = read_mono(path)
+    silence = np.zeros(SAMPLE_RATE, np.float32)
+    got: list[Partial | EngineFault] = []
+    engine = open_streaming("whisper:tiny.en")
+    engine.start()
+    stream = StreamClock()
+    activity = Activity(stream)
+    recogniser = engine.open(activity)
+    task = asyncio.create_task(listen(recogniser, got))
+    for frame in frames_of(np.concatenate([silence, speech, silence])):
+        await stream.advance_to_ns(frame.index * FRAME_NS, activity)
+        await recogniser.send(frame)
+    await activity.wait_idle()
+    await recogniser.aclose()
+    await task
+    engine.close()
+    results = [result for result in got if isinstance(result, Partial)]
+    assert [result.final for result in results] == [False] * (len(results) - 1) + [True]
+    assert len(results) > 1
+    words = results[-1].text.lower()
+    assert "answer is" in words and "all i have to say" in words
+    assert 0.6 < results[-1].words[0].start_s < results[-1].words[-1].end_s < 4.5
