@@ -7,13 +7,15 @@ is none. So tokens appended at indices that have passed are never seen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import Field
 
 from kamebench.audio import FRAME_SAMPLES
+from kamebench.events import AudioOut, Event, OutputFlushed
 from kamebench.oracle.log import Injection, OracleLog, Summary
+from kamebench.playout import Playout
 from kamebench.records import Record, TurnMark
 
 FOREVER = 1 << 62
@@ -191,6 +193,22 @@ def oracle_at_onset(log: OracleLog, onset_frame: int, window: TurnWindow = SESSI
 def step_heard_at(sample: int) -> int:
     """The step whose output is heard at `sample` when nothing was late: frame k is heard from 1920 (k+1)."""
     return sample // FRAME_SAMPLES - 1
+
+
+def step_heard(events: Iterable[Event], sample: int) -> int | None:
+    """The step whose output is heard at `sample`, by the playout of the session's events; None: silence.
+
+    Late output is heard late; where nothing was late this equals `step_heard_at`.
+    """
+    playout, found = Playout(), None
+    for event in events:
+        if isinstance(event, OutputFlushed):
+            playout.flush(event.t_ns)
+        elif isinstance(event, AudioOut):
+            start = playout.add(event)
+            if start <= sample < start + len(event.pcm):
+                found = event.frame
+    return found
 
 
 def spelled(pieces: Sequence[str]) -> str:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from kamebench.audio import FRAME_SAMPLES
 from kamebench.errors import BadRun
+from kamebench.events import AudioOut
 from kamebench.oracle.log import (
     Chunk,
     Header,
@@ -25,6 +28,7 @@ from kamebench.oracle.rebuild import (
     last_injected,
     oracle_at_onset,
     rebuild_stream,
+    step_heard,
     step_heard_at,
     summarise,
 )
@@ -151,6 +155,20 @@ def test_oracle_at_onset() -> None:
 def test_the_step_heard_at_a_sample() -> None:
     assert step_heard_at(1920 * 8) == 7
     assert step_heard_at(1920 * 9 - 1) == 7
+
+
+def test_late_output_is_heard_late() -> None:
+    block = np.zeros(FRAME_SAMPLES, np.float32)
+
+    def out(frame: int, late_ms: int) -> AudioOut:
+        return AudioOut((frame * 80 + late_ms) * 1_000_000, frame, block, synchronous=True)
+
+    on_time = [out(k, 0) for k in range(10)]
+    assert [step_heard(on_time, 1920 * k) for k in (0, 1, 8, 9, 10, 11)] == [None, 0, 7, 8, 9, None]
+    assert [step_heard_at(1920 * k) for k in (1, 8)] == [0, 7]
+    # Frame 4 came two frames late; all after it queue behind it.
+    late = [out(k, 240 if k == 4 else 0) for k in range(10)]
+    assert [step_heard(late, 1920 * k) for k in (4, 5, 6, 7, 8, 11)] == [3, None, None, 4, 5, 8]
 
 
 def test_a_turns_window_in_steps() -> None:
