@@ -23,7 +23,7 @@ from kamebench.records import SpokenTurn
 from kamebench.session import Playing, Recorded, Timing, TurnInput, record
 from kamebench.systems import Setup
 from kamebench.systems.kame import create
-from kamebench.systems.kame_model import KameConversation, KameModel
+from kamebench.systems.kame_model import KameConversation, KameModel, OracleTrack, add_oracle
 from kamebench.systems.kame_session import Stepped
 from kamebench.vad.base import StreamingDetector
 from tests.tiny_models import SPEAKER, TEXT_CARD, write_checkpoint
@@ -238,3 +238,39 @@ def test_options_are_checked(checkpoint: Path, tmp_path: Path) -> None:
         create(Setup(options(checkpoint, tmp_path, chunking="whole"), backend))
     with pytest.raises(BadCheckpoint):
         KameModel(str(tmp_path), None, "fp32", "cpu").start()
+
+
+@pytest.mark.parametrize("case", ["four_stream_fp32", "delay2_fp32", "legacy_three_stream_fp32"])
+def test_the_oracle_on_the_unchanged_generator_equals_the_golden_cases(shared: Path, case: str) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("moshi.models.lm")
+    from moshi.models.lm import LMGen
+    from moshi.models.loaders import get_moshi_lm
+    from safetensors.torch import load_file
+
+    folder = shared / "golden" / case
+    config = json.loads((folder / "lm_config.json").read_text())
+    events = json.loads((folder / "case.json").read_text())["events"]
+    state = load_file(folder / "model.safetensors")
+    oracle = state.pop("oracle_emb.weight", None)
+    model: Any = get_moshi_lm(None, config, device="meta", dtype=torch.float32)
+    model.load_state_dict(state, assign=True)
+    model.eval()
+    now = add_oracle(model, oracle)
+    codes = load_file(folder / "input.safetensors")["user_codes"]
+    expected = load_file(folder / "expected.safetensors")
+    track = OracleTrack(config["existing_text_padding_id"], config["text_card"])
+    generator: Any = LMGen(model, use_sampling=False)
+    with torch.no_grad(), generator.streaming(1):
+        for t in range(codes.shape[-1]):
+            updates = [
+                OracleUpdate(1, event["action"] == "reset", "", tuple(event.get("tokens", ())))
+                for event in events
+                if event["frame"] == t
+            ]
+            token = track.apply(t, updates)
+            assert token == int(expected["oracle_tokens"][t])
+            now.fill_(token)
+            out = generator.step(codes[:, :, t : t + 1])
+            wanted = expected["tokens"][0, :, t]
+            assert bool((wanted == -3).all()) if out is None else torch.equal(out[0, :, 0], wanted)
