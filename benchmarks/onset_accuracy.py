@@ -2,9 +2,9 @@
 
     python benchmarks/onset_accuracy.py [--cases 320] [--half report|tune] [--seed 1] [--misses]
 
-Goals: outcome right and onset within 80 ms on all; median error <= 15 ms; under 0.02 of real time. Cases are made
-on the spot (see onset_cases.py). The plain detectors are told where the user speaks; kamebench finds it
-in the track of the user.
+Goals: outcome right and onset within 80 ms on all; median error <= 15 ms; under 0.02 of real time. Cases
+are made on the spot (see onset_cases.py). The plain detectors are told where the user speaks; kamebench
+finds it in the user track.
 """
 
 from __future__ import annotations

@@ -44,6 +44,9 @@ class Rules:
         or lasting over 44 ms while it is not below faint over 12 ms.
     reach_s: how far from the detector's edge the true one is looked for.
     bridge_s: quiet within an edge, such as the closure of a plosive.
+    akin_s, akin_db, akin_over_noise_db: sound that the detector missed belongs to speech less than
+        `merge_gap_s` away when it lasts that long, is at most that far below the speech's loudest window, and
+        is that far above the noise.
     guard_s: what is that close to detected speech is not used to learn the noise.
     """
 
@@ -56,8 +59,11 @@ class Rules:
     clear: float = 0.3
     lasting: float = 0.16
     faint: float = 0.12
-    reach_s: float = 0.5
+    reach_s: float = 0.8
     bridge_s: float = 0.05
+    akin_s: float = 0.06
+    akin_db: float = 20.0
+    akin_over_noise_db: float = 10.0
     guard_s: float = 0.2
 
     def settings(self) -> dict[str, Any]:
@@ -120,8 +126,33 @@ class Track:
         if noise_power > edge_power:
             active |= self._over_noise[first:last]
         ranges = bridged(runs(active), round(rules.bridge_s * SAMPLE_RATE / BLOCK))
-        inside = [r for r in ranges if first + r[0] < core.stop and first + r[1] > core.start]
-        return ((first + inside[0][0]) * BLOCK, (first + inside[-1][1]) * BLOCK) if inside else None
+        ranges = [(first + start, first + end) for start, end in ranges]
+        touched = [k for k, (start, end) in enumerate(ranges) if start < core.stop and end > core.start]
+        if not touched:
+            return None
+        loud = 10 ** (-rules.akin_db / 10) * edge_power / 10 ** (rules.edge_db / 10)
+        loud = max(loud, self._noise_power * 10 ** (rules.akin_over_noise_db / 10))
+        begin, end = self._akin(ranges, touched[0], touched[-1], loud, rules)
+        return ranges[begin][0] * BLOCK, ranges[end][1] * BLOCK
+
+    def _akin(
+        self, ranges: list[tuple[int, int]], begin: int, end: int, loud: float, rules: Rules
+    ) -> tuple[int, int]:
+        """Widen ranges [begin, end] by neighbours that belong to them: near, not short, about as loud.
+
+        The detector may be deaf to a drawn-out or unusual sound at the edge of speech.
+        """
+        gap, least = round(rules.merge_gap_s * SAMPLE_RATE / BLOCK), round(rules.akin_s * SAMPLE_RATE / BLOCK)
+
+        def belongs(k: int) -> bool:
+            start, stop = ranges[k]
+            return stop - start >= least and float(self._window_power[start:stop].max()) > loud
+
+        while begin > 0 and ranges[begin][0] - ranges[begin - 1][1] < gap and belongs(begin - 1):
+            begin -= 1
+        while end + 1 < len(ranges) and ranges[end + 1][0] - ranges[end][1] < gap and belongs(end + 1):
+            end += 1
+        return begin, end
 
     def _by_level(self, first: int, last: int, level: float) -> Flags:
         """Which blocks carry a 10 ms window that is above `level`."""
