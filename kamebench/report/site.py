@@ -1,0 +1,178 @@
+"""The whole site from stored runs. The same results give the same bytes; only changed runs are built again."""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from kamebench import __version__
+from kamebench.report import published
+from kamebench.report.board import Board, Entry, Group, build
+from kamebench.report.charts import Scatter, scatter
+from kamebench.report.comparing import Pair, pairs, write_comparison
+from kamebench.report.figures import draw
+from kamebench.report.glossary import COLUMNS
+from kamebench.report.pages import FOLDER, write_page
+from kamebench.report.runpages import STAMP, build_run, stamp_of
+from kamebench.store import find_runs
+
+WIDE, NARROW = (1080, 460), (390, 400)
+DEFAULT_LIMIT_S = 1.0
+WORKERS_FROM = 3  # runs to build; a pool costs more than it saves below
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class View:
+    """A group as the first page shows it."""
+
+    group: Group
+    wide: Scatter
+    narrow: Scatter
+    best: Entry | None
+    published: bool
+    pairs: tuple[Pair, ...]
+
+    @property
+    def roles(self) -> bool:
+        return any(not e.rankable for e in self.group.entries)
+
+
+@dataclass(frozen=True)
+class Site:
+    """What was built. `rebuilt`: runs whose pages were written anew."""
+
+    index: Path
+    board: Board
+    rebuilt: int
+    kept: int
+
+
+def _quiet(stage: str, done: int, total: int) -> None:
+    del stage, done, total
+
+
+def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: int | None = None) -> Site:
+    """Build or bring up to date the site of all complete runs under `results`.
+
+    Args:
+        progress: called with the stage, steps done and steps in all.
+        workers: processes for the runs' pages; default the number of processors, 4 at most.
+    """
+    board = build(find_runs(results))
+    out.mkdir(parents=True, exist_ok=True)
+    _assets(out)
+    rebuilt = _runs(board, out, progress, workers or min(os.cpu_count() or 1, 4))
+    figures = published.read()
+    views = [_view(group, figures) for group in board.groups]
+    _figures(views, figures, out, progress)
+    _comparisons(views, out, progress)
+    _index(board, views, figures, out)
+    return Site(out / "index.html", board, rebuilt, len(board.entries) - rebuilt)
+
+
+def code_hash() -> str:
+    """Hash of everything in this package that shapes a page."""
+    found = hashlib.sha256(__version__.encode())
+    for path in sorted(FOLDER.rglob("*")):
+        if path.suffix in (".py", ".html", ".css", ".js", ".svg", ".toml"):
+            found.update(path.relative_to(FOLDER).as_posix().encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def _assets(out: Path) -> None:
+    folder = out / "assets"
+    folder.mkdir(exist_ok=True)
+    names = sorted(path.name for path in (FOLDER / "static").iterdir())
+    for name in names:
+        (folder / name).write_bytes((FOLDER / "static" / name).read_bytes())
+    _only(folder, set(names))
+
+
+def _only(folder: Path, names: set[str]) -> None:
+    """Remove what an earlier build left in a folder of the site's own."""
+    for path in folder.iterdir() if folder.is_dir() else ():
+        if path.name not in names:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _runs(board: Board, out: Path, progress: Progress, workers: int) -> int:
+    code = code_hash()
+    _only(out / "runs", {entry.slug for entry in board.entries})
+    jobs: list[tuple[Path, Path, str]] = []
+    for entry in board.entries:
+        folder, stamp = out / "runs" / entry.slug, stamp_of(entry.run, code)
+        known = folder / STAMP
+        if not known.is_file() or known.read_text(encoding="utf-8").strip() != stamp:
+            jobs.append((entry.run.path, folder, stamp))
+    if len(jobs) < WORKERS_FROM or workers == 1:
+        for done, job in enumerate(jobs, start=1):
+            build_run(*job)
+            progress("runs", done, len(jobs))
+        return len(jobs)
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = [pool.submit(build_run, *job) for job in jobs]
+        for done, future in enumerate(as_completed(waiting), start=1):
+            future.result()
+            progress("runs", done, len(jobs))
+    return len(jobs)
+
+
+def _view(group: Group, figures: published.Published) -> View:
+    # Published figures are scores of an LLM judge on one task; elsewhere their points would mislead.
+    fits = group.llm_judge and group.task == figures.source.task
+    shown = figures if fits else None
+    return View(
+        group=group,
+        wide=scatter(group, shown, *WIDE, "wide"),
+        narrow=scatter(group, shown, *NARROW, "narrow"),
+        best=group.best_under(DEFAULT_LIMIT_S),
+        published=fits,
+        pairs=pairs(group),
+    )
+
+
+def _figures(views: list[View], figures: published.Published, out: Path, progress: Progress) -> None:
+    folder = out / "figures"
+    kept: set[str] = set()
+    for done, view in enumerate(views, start=1):
+        kept |= {path.name for path in draw(view.group, figures if view.published else None, folder)}
+        progress("figures", done, len(views))
+    _only(folder, kept)
+
+
+def _comparisons(views: list[View], out: Path, progress: Progress) -> None:
+    chosen = [pair for view in views for pair in view.pairs]
+    for done, pair in enumerate(chosen, start=1):
+        write_comparison(out / "compare", pair)
+        progress("comparisons", done, len(chosen))
+    _only(out / "compare", {f"{pair.slug}.html" for pair in chosen})
+
+
+def _index(board: Board, views: list[View], figures: published.Published, out: Path) -> None:
+    groups = board.groups
+    alone = None
+    if not any(view.published for view in views):
+        alone = [scatter(None, figures, *size, name) for size, name in ((WIDE, "wide"), (NARROW, "narrow"))]
+    write_page(
+        out / "index.html",
+        "index.html",
+        "",
+        board=board,
+        views=views,
+        columns=COLUMNS,
+        published=figures,
+        published_chart=alone,
+        published_categories=list(dict.fromkeys(c for f in figures.figure for c in f.categories)),
+        tasks=sorted({f"{g.task}@{g.version}" for g in groups}),
+        judges=sorted({g.judge for g in groups}),
+        backends=sorted({e.backend for g in groups for e in g.entries}),
+        categories=sorted({c for g in groups for c in g.categories}),
+    )
