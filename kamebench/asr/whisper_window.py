@@ -57,7 +57,8 @@ def agreed_words(before: Sequence[Word], now: Sequence[Word]) -> int:
 class Utterance:
     """One utterance as it grows. Word times are seconds of the session; `start` is its window's first sample.
 
-    committed: words cut off the window. agreed: words of the window given out. hypothesis: the latest one.
+    committed: words cut off the window. agreed: words of the window given out. hypothesis: the latest one, of
+    the audio up to sample `known_to`. speech_end: one past the last sample of speech.
     """
 
     start: int
@@ -65,6 +66,12 @@ class Utterance:
     committed: list[Word] = field(default_factory=list)
     agreed: list[Word] = field(default_factory=list)
     hypothesis: list[Word] = field(default_factory=list)
+    known_to: int = 0
+    speech_end: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.audio)
 
     def words_of(self, recognised: Recognised, start: int) -> list[Word]:
         at_s = start / SAMPLE_RATE
@@ -119,12 +126,14 @@ class EndPointer:
             if self._run >= self._min_speech:
                 audio = np.concatenate(self._recent)
                 end = (frame.index + 1) * FRAME_SAMPLES
-                self.current = Utterance(end - len(audio), audio)
+                self.current = Utterance(end - len(audio), audio, speech_end=end)
                 self._recent.clear()
                 self._run = 0
             return None
         self.current.audio = np.concatenate([self.current.audio, frame.pcm])
         self._run = 0 if speech else self._run + 1
+        if speech:
+            self.current.speech_end = self.current.end
         if self._run < self._hangover:
             return None
         ended, self.current, self._run = self.current, None, 0
@@ -176,17 +185,22 @@ class WindowRecogniser(StreamingRecogniser):
 
     async def _recognise(self, utterance: Utterance, operation: Operation, *, final: bool) -> None:
         try:
-            utterance.bound(seconds(self._settings.window_s))
-            audio, start = utterance.audio, utterance.start
-            recognised = await call_in_thread(lambda: self._recogniser.transcribe_words(audio))
-            await operation.settle()
-            words = utterance.words_of(recognised, start)
+            end = utterance.end
+            if final and utterance.known_to >= utterance.speech_end:
+                words = utterance.hypothesis  # only silence has come since
+            else:
+                utterance.bound(seconds(self._settings.window_s))
+                audio, start = utterance.audio, utterance.start
+                recognised = await call_in_thread(lambda: self._recogniser.transcribe_words(audio))
+                await operation.settle()
+                words = utterance.words_of(recognised, start)
             if final:
                 result = utterance.result(words, final=True)
                 if result.text:
                     self._results.put_nowait(result)
             elif utterance.agree(words):
                 self._results.put_nowait(utterance.result(utterance.agreed, final=False))
+            utterance.known_to = end
         except WorldFault as error:
             self._results.put_nowait(error)
         except Exception as error:  # a recogniser that dies in its own way

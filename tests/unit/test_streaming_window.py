@@ -39,6 +39,7 @@ class WordEveryHalfSecond(Recogniser):
 
     def __init__(self) -> None:
         self.longest_s = 0.0
+        self.calls = 0
         self.running = 0
         self.most_running = 0
         self.error: Exception | None = None
@@ -47,6 +48,7 @@ class WordEveryHalfSecond(Recogniser):
     def transcribe(self, pcm: Pcm) -> Recognised:
         with self.lock:
             self.running += 1
+            self.calls += 1
             self.most_running = max(self.most_running, self.running)
         try:
             if self.error is not None:
@@ -132,6 +134,15 @@ def test_two_utterances_are_two_finals_and_a_click_is_none() -> None:
     finals = [r for r in got if isinstance(r, Partial) and r.final]
     assert [f.text.split()[0][:5] for f in finals] == ["maybe", "w0"]
     assert finals[1].words[0].start_s > finals[0].words[-1].end_s
+
+
+def test_an_end_point_needs_no_recognition_of_mere_silence() -> None:
+    """13 frames of speech; recognised with frames 5, 11 and 17, after which all is silence."""
+    engine = WordEveryHalfSecond()
+    got = play([(13, LOUD), (6, QUIET)], engine)()
+    assert isinstance(got[-1], Partial)
+    assert (got[-1].text.split()[:2], got[-1].final) == (["w0", "w1"], True)
+    assert engine.calls == 3
 
 
 def test_the_window_is_bounded_and_no_word_is_lost() -> None:
