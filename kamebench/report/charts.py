@@ -6,7 +6,7 @@ The pages' policy allows no inline style, so that charts carry classes and attri
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from kamebench.records import Aggregate
 from kamebench.report.board import Entry, Group
 from kamebench.report.published import Published
 from kamebench.stats import ResponseCurve
+from kamebench.stats.intervals import Floats
 
 SCORE_RANGE = (1.0, 10.0)
 MAX_LABELS = 10
@@ -96,21 +97,21 @@ def scatter(group: Group | None, published: Published | None, width: int, height
     y = axis(1.0, 10.0, bottom, 14, n_ticks=9)
     front = group.front if group else ()
     points = [_point(e, x, y, e in front) for e in entries]
-    for figure in figures:
-        points.append(
-            Point(
-                x=x(figure.latency_s or 0.0),
-                y=y(figure.score),
-                label=f"{figure.label} (published)",
-                title=f"{figure.label}, published: score {figure.score:.2f}, latency {figure.latency_text}",
-                kind="published",
-                href="#published",
-                x_range=None,
-                y_range=None,
-                on_front=False,
-                key="",
-            )
+    points += [
+        Point(
+            x=x(figure.latency_s or 0.0),
+            y=y(figure.score),
+            label=f"{figure.label} (published)",
+            title=f"{figure.label}, published: score {figure.score:.2f}, latency {figure.latency_text}",
+            kind="published",
+            href="#published",
+            x_range=None,
+            y_range=None,
+            on_front=False,
+            key="",
         )
+        for figure in figures
+    ]
     placed = _with_labels(points, x, y)
     return Scatter(width, height, x, y, placed, _front_path(front, x, y), x(0.0), name)
 
@@ -128,7 +129,8 @@ def _point(entry: Entry, x: Axis, y: Axis, on_front: bool) -> Point:
         x=x(entry.median_s),
         y=y(score.value),
         label=entry.label + role,
-        title=f"{entry.label}{role}: score {score.value:.2f}{interval}, median latency {entry.median_s:+.2f} s",
+        title=f"{entry.label}{role}: score {score.value:.2f}{interval}, "
+        f"median latency {entry.median_s:+.2f} s",
         kind=entry.role,
         href=f"runs/{entry.slug}/index.html",
         x_range=None if p50.low is None or p50.high is None else (x(p50.low / 1000), x(p50.high / 1000)),
@@ -174,10 +176,7 @@ def _with_labels(points: Sequence[Point], x: Axis, y: Axis) -> tuple[Point, ...]
                 taken.append(box)
                 texts[id(point)] = (round(point.x + dx, 1), round(point.y + dy, 1), anchor)
                 break
-    return tuple(
-        Point(**{**{k: getattr(p, k) for k in Point.__dataclass_fields__}, "text": texts.get(id(p))})
-        for p in points
-    )
+    return tuple(replace(point, text=texts.get(id(point))) for point in points)
 
 
 def _cross(a: tuple[float, float, float, float], b: tuple[float, float, float, float]) -> bool:
@@ -213,7 +212,7 @@ def curve(found: ResponseCurve, width: int = 720, height: int = 300) -> Curve | 
     return Curve(width, height, x, y, line, band, x(0.0))
 
 
-def _stairs(t: np.ndarray, p: np.ndarray, x: Axis, y: Axis) -> list[tuple[float, float]]:
+def _stairs(t: Floats, p: Floats, x: Axis, y: Axis) -> list[tuple[float, float]]:
     corners = [(x.start_px, y(0.0))]
     for time, value in zip(t, p, strict=True):
         corners += [(x(float(time)), corners[-1][1]), (x(float(time)), y(float(value)))]

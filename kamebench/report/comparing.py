@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from kamebench.audio import SAMPLE_RATE
 from kamebench.errors import BadRun
 from kamebench.report.board import Entry, Group, slug_of
 from kamebench.report.pages import write_page
-from kamebench.report.runpages import audio_name, safe_name
+from kamebench.report.runpages import AUDIO_FOLDER, audio_name, safe_name
 from kamebench.stats.paired import METRICS, PairedDifference, paired_difference
 from kamebench.store import AUDIO
 
@@ -46,9 +46,7 @@ def pairs(group: Group) -> tuple[Pair, ...]:
     chosen = (
         combinations(entries, 2)
         if len(entries) <= ALL_PAIRS_UP_TO
-        else dict.fromkeys(
-            [(entries[0], e) for e in entries[1:]] + list(zip(entries, entries[1:], strict=False))
-        )
+        else dict.fromkeys([(entries[0], e) for e in entries[1:]] + list(pairwise(entries)))
     )
     # The better one comes second, so that a positive difference reads as a gain.
     return tuple(_pair(worse, better) for better, worse in chosen)
@@ -80,7 +78,7 @@ def _differences(a: Entry, b: Entry) -> Iterator[tuple[str, PairedDifference, st
             found = paired_difference(a.table, b.table, name)
         except BadRun:
             continue
-        yield NAMES.get(name, name.replace("_", " ")), found, _reading(found, metric.sign)
+        yield NAMES.get(name, name.replace("_", " ")), found, _reading(found, metric.better)
     for category in a.categories:
         if category in b.categories:
             found = paired_difference(a.table, b.table, "score", (category,))
@@ -133,6 +131,6 @@ def _side(e: Entry, question: str, turn: int, row: dict[str, Any], end: str) -> 
         "score": row[f"score_{end}"],
         "latency_ms": None if pd.isna(latency) else latency,
         "text": None if pd.isna(text) else text,
-        "audio": f"../runs/{e.slug}/{name}" if name else None,
+        "audio": f"../{AUDIO_FOLDER}/{name}" if name else None,
         "from_s": round(mark.user_start_sample / SAMPLE_RATE, 2) if mark else 0,
     }

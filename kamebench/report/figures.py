@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kamebench.records import Aggregate
 from kamebench.report.board import Entry, Group
@@ -24,7 +24,8 @@ def caption(group: Group) -> str:
     turns = str(n[0]) if len(n) == 1 else f"{n[0]} to {n[-1]}"
     kind = "" if group.llm_judge else "; not comparable with an LLM judge"
     return (
-        f"Score (1 to 10) against median onset latency. Task {group.task}@{group.version}, judge {group.judge}{kind}. "
+        f"Score (1 to 10) against median onset latency. Task {group.task}@{group.version}, "
+        f"judge {group.judge}{kind}. "
         f"n = {turns} judged turns of {group.n_questions} questions a system, {missing} missing in all. "
         "Bars: 95 % intervals over questions. Line: Pareto front."
     )
@@ -38,7 +39,7 @@ def draw(group: Group, published: Published | None, folder: Path) -> tuple[Path,
 
     folder.mkdir(parents=True, exist_ok=True)
     paths = tuple(folder / f"{group.slug}.{kind}" for kind in ("svg", "png", "txt"))
-    settings = {
+    settings: dict[Any, Any] = {
         "svg.hashsalt": "kamebench",
         "svg.fonttype": "none",
         "font.family": "DejaVu Sans",

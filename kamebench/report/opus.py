@@ -6,6 +6,7 @@ checksums are made anew (RFC 3533, section 6).
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 from pathlib import Path
@@ -24,7 +25,7 @@ _REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 def write_opus(path: Path, stereo: Pcm) -> None:
     """Write float32 [n, 2] at 24 000 Hz; at once or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # several workers may write the same one
     try:
         # 0.9 of libsndfile's scale: about 60 kbit/s for two tracks, transparent for speech.
         with sf.SoundFile(

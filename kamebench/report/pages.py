@@ -26,8 +26,9 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"fixed": fixed, "signed": signed, "raw": raw, "words": words}
-    made.globals |= {"glossary": GLOSSARY, "version": __version__}
-    made.globals["titles"] = {column.key: column.title for column in COLUMNS}
+    shared: dict[str, Any] = made.globals  # pyright: ignore[reportAssignmentType]
+    titles = {column.key: column.title for column in COLUMNS}
+    shared.update(glossary=GLOSSARY, version=__version__, titles=titles)
     return made
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from kamebench.store import AUDIO, Run, write_text
 
 STAMP = "stamp.txt"
 ABLATIONS = "ablations.json"
+AUDIO_FOLDER = "audio"  # of the site
 UP = "../../"
 
 
@@ -32,13 +32,13 @@ def safe_name(question_id: str) -> str:
 
 
 def audio_name(session: SessionRecord) -> str | None:
-    """Named by content, so that an unchanged recording is never encoded twice."""
+    """Named by content: what two runs share is kept once, and what did not change is never encoded again."""
     sha = session.files.get(AUDIO)
-    return None if sha is None else f"audio/{safe_name(session.question_id)}-{sha[:8]}.opus"
+    return None if sha is None else f"{sha[:20]}.opus"
 
 
 def build_run(path: Path, folder: Path, stamp: str) -> None:
-    """Write all pages of the run at `path` into `folder`; the stamp last, so that it means whole."""
+    """Write the pages of the run at `path` into `folder`, <site>/runs/<slug>; the stamp last: it means whole."""
     run = Run(path)
     entry = read_entry(run)
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,9 +53,9 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
         tracks = tracks_of(run, question)
         audio = audio_name(session) if tracks is not None else None
         if audio is not None and tracks is not None:
-            kept.add(audio)
-            if not (folder / audio).exists():
-                write_opus(folder / audio, np.stack(tracks, axis=1))
+            target = folder.parents[1] / AUDIO_FOLDER / audio
+            if not target.exists():
+                write_opus(target, np.stack(tracks, axis=1))
         kept.add(name)
         write_page(
             folder / name,
@@ -65,17 +65,15 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
             session=session,
             turns=turns[question],
             line=timeline(run, session, turns[question], tracks),
-            audio=audio,
+            audio=f"{UP}{AUDIO_FOLDER}/{audio}" if audio else None,
             diffs={t.turn: _differences(t) for t in turns[question]},
             before=names[i - 1] if i else None,
             after=names[i + 1] if i + 1 < len(names) else None,
         )
     write_page(folder / "index.html", "run.html", UP, **overview(entry, dict(names)))
-    for file in folder.rglob("*"):
-        if file.is_file() and file.relative_to(folder).as_posix() not in kept:
+    for file in folder.iterdir():
+        if file.is_file() and file.name not in kept:
             file.unlink()
-    if (folder / "audio").is_dir() and not any((folder / "audio").iterdir()):
-        shutil.rmtree(folder / "audio")
     write_text(folder / STAMP, stamp + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The whole site from stored runs. The same results give the same bytes; only changed runs are built again."""
+"""The whole site from stored runs: the same results give the same bytes; only changed runs are rebuilt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kamebench.report.comparing import Pair, pairs, write_comparison
 from kamebench.report.figures import draw
 from kamebench.report.glossary import COLUMNS
 from kamebench.report.pages import FOLDER, write_page
-from kamebench.report.runpages import STAMP, build_run, stamp_of
+from kamebench.report.runpages import AUDIO_FOLDER, STAMP, audio_name, build_run, stamp_of
 from kamebench.store import find_runs
 
 WIDE, NARROW = (1080, 460), (390, 400)
@@ -71,6 +71,7 @@ def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: i
     _assets(out)
     rebuilt = _runs(board, out, progress, workers or min(os.cpu_count() or 1, 4))
     figures = published.read()
+    _recordings(board, out)
     views = [_view(group, figures) for group in board.groups]
     _figures(views, figures, out, progress)
     _comparisons(views, out, progress)
@@ -123,6 +124,12 @@ def _runs(board: Board, out: Path, progress: Progress, workers: int) -> int:
             future.result()
             progress("runs", done, len(jobs))
     return len(jobs)
+
+
+def _recordings(board: Board, out: Path) -> None:
+    """Remove recordings that no page plays any more."""
+    sessions = [session for entry in board.entries for session in entry.run.sessions.values()]
+    _only(out / AUDIO_FOLDER, {name for session in sessions if (name := audio_name(session)) is not None})
 
 
 def _view(group: Group, figures: published.Published) -> View:

@@ -33,7 +33,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Injected:
-    """An oracle update: `state` is reset, used, stale (answer to an older question than one asked) or dropped."""
+    """An oracle update: `state` is reset, used, stale (a newer request had begun) or dropped."""
 
     x: float
     t_s: float
@@ -217,9 +217,9 @@ def logged(run: Run, question_id: str, scale: float) -> tuple[Injected, ...]:
         return ()
     asked = [(r.frame, r.request_id) for r in log.requests]
     rows: list[Injected] = []
-    for row in [*log.injections, *log.dropped]:
+    every = [(row, True) for row in log.injections] + [(row, False) for row in log.dropped]
+    for row, applied in every:
         newest = max((number for frame, number in asked if frame <= row.frame), default=0)
-        applied = row in log.injections
         state = "reset" if row.reset else "stale" if row.request_id < newest else "used"
         t_s = row.frame * FRAME_SAMPLES / SAMPLE_RATE
         rows.append(
