@@ -75,6 +75,15 @@ def find_speech(pcm: Pcm, detector: Detector, rules: Rules | None = None) -> lis
     return Track(pcm, detector, rules or Rules()).segments(rules or Rules())
 
 
+def background_db(pcm: Pcm) -> float:
+    """Level of the quietest tenth of a track's 10 ms windows, relative to the loudest one."""
+    n_windows = len(pcm) // WINDOW_SAMPLES
+    windows = cleaned(pcm)[: n_windows * WINDOW_SAMPLES].reshape(n_windows, WINDOW_SAMPLES)
+    power = np.square(windows, dtype=np.float64).mean(axis=1)
+    loudest = max(float(power.max(initial=0.0)), SILENCE_POWER)
+    return float(10 * np.log10((np.quantile(power, 0.1) + 1e-16) / loudest))
+
+
 class Track:
     """A track with what was detected in it, from which segments follow by rules.
 

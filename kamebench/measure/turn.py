@@ -9,7 +9,7 @@ from kamebench.audio import FRAME_SAMPLES, Pcm, samples_to_ns, seconds
 from kamebench.errors import BadAudio
 from kamebench.events import Event, StageMark
 from kamebench.measure.onset import Span, find_onset, overlap_share
-from kamebench.measure.speech import Rules, Track
+from kamebench.measure.speech import Rules, Track, background_db
 from kamebench.records import Onset, Pacing, Segment, TurnMark, TurnMeasure
 from kamebench.vad import open_detector
 from kamebench.vad.base import Detector
@@ -77,7 +77,7 @@ def measure_recording(
     """When the system answered in a recording of one turn: float32 [n] each at 24 000 Hz.
 
     The user's speech is taken from the user's own track: from the first to the last 10 ms window within
-    40 dB of the loudest.
+    40 dB of the loudest, where the track is quiet enough to tell by level; else as the system's is.
 
     Raises:
         BadAudio: shorter than one frame of 80 ms, or the user's track is silent.
@@ -86,7 +86,9 @@ def measure_recording(
         raise BadAudio(
             f"holds {len(system)} samples, less than one frame ({FRAME_SAMPLES}). Give a whole recording."
         )
-    spoken = Track(user, EnergyDetector(), Rules()).segments(Rules())
+    detector = detector or open_detector()
+    by_level = background_db(user) < Rules().edge_db
+    spoken = Track(user, EnergyDetector() if by_level else detector, Rules()).segments(Rules())
     if not spoken:
         raise BadAudio("the left channel (the user) holds no speech. Put the user left and the system right.")
     user_end = spoken[-1].end

@@ -154,6 +154,16 @@ def test_a_recording_finds_the_user_by_itself() -> None:
     assert found.latency_ms == pytest.approx(500, abs=25)
 
 
+@pytest.mark.parametrize("snr_db", [12, 20, 40, 60])
+def test_a_user_in_noise_is_found_too(snr_db: float) -> None:
+    user = track(seconds(1), tail=seconds(9))
+    noise = np.random.default_rng(0).standard_normal(len(user)) * 0.07 * 10 ** (-snr_db / 20)
+    found = measure_recording((user + noise).astype(np.float32), np.zeros_like(user))
+    assert abs(samples_to_ms(found.user_start_sample - seconds(1))) <= 80
+    assert abs(samples_to_ms(found.user_end_sample - seconds(1) - len(voice()))) <= 80
+    assert found.outcome == "silent"
+
+
 def test_a_recording_without_a_user_is_refused() -> None:
     silence = np.zeros(seconds(2), np.float32)
     with pytest.raises(BadAudio, match="left channel"):
