@@ -133,7 +133,8 @@ def judge_turn(
 
 def _flags(mark: TurnMark, speech: Sequence[Segment], since: int) -> tuple[str, ...]:
     flags: list[str] = []
-    if mark.end_reason == "limit" and any(s.start < mark.end_sample <= s.end for s in speech):
+    pause = seconds(Rules().merge_gap_s)
+    if mark.end_reason == "limit" and any(s.start < mark.end_sample < s.end + pause for s in speech):
         flags.append("truncated")
     if late(mark.pacing):
         flags.append("late_frames")

@@ -110,6 +110,18 @@ def test_a_beam_is_passed_on(checkpoint: Path, voice: Pcm) -> None:
     assert greedy.text != beam.text
 
 
+@pytest.mark.parametrize(
+    ("gpu", "device", "size"), [(True, "auto", "turbo"), (False, "auto", "base.en"), (True, "cpu", "base.en")]
+)
+def test_the_default_size_follows_the_machine(
+    gpu: bool, device: str, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("whisper")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert open_recogniser("whisper", device=device).name == f"whisper:{size}"
+
+
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "odd.pt"

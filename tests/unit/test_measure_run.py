@@ -134,6 +134,19 @@ def test_late_frames_are_flagged_and_very_late_ones_make_a_latency_unusable(
     assert (c.flags, c.pacing_usable) == (("late_frames",), False)
 
 
+def test_an_answer_cut_by_the_limit_is_flagged(tmp_path: Path, voice: Pcm) -> None:
+    run = spoken_run(tmp_path, voice, {"a": [Planted(latency_ms=2700)], "b": [Planted(latency_ms=400)]})
+    for question in ("a", "b"):  # a: still speaking 4 s after the user's end; b: not any more
+        session = run.sessions[question]
+        turns = (session.turns[0].model_copy(update={"end_reason": "limit"}),)
+        record = SessionRecord.model_validate(session.model_copy(update={"turns": turns}).model_dump())
+        store.write_record(run.session_folder(question) / store.SESSION, record)
+    cut, whole = measure_run(store.open_run(run.path)).turns
+    assert cut.flags == ("truncated",) and whole.flags == ()
+    assert cut.onset.latency_ms == pytest.approx(2700, abs=12)
+    assert cut.onset.segments[-1].end <= run.sessions["a"].turns[0].end_sample
+
+
 def test_speech_before_the_user_is_unprompted(tmp_path: Path, voice: Pcm) -> None:
     run = make_run(tmp_path, {"a": [Planted()]})
     mark = run.sessions["a"].turns[0]
