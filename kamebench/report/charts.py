@@ -18,7 +18,7 @@ from kamebench.stats.intervals import Floats
 
 SCORE_RANGE = (1.0, 10.0)
 MAX_LABELS = 10
-CHAR_PX = 6.6  # mean width of a character at the labels' size
+CHAR_PX = 7.3  # mean width of a character at the labels' size
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def scatter(group: Group | None, published: Published | None, width: int, height
     pad = (high - low) * 0.08
     left, bottom = 46, height - 44
     x = axis(low - pad, high + pad, left, width - 14, n_ticks=8 if width > 500 else 5)
-    y = axis(1.0, 10.0, bottom, 14, n_ticks=9)
+    y = axis(*SCORE_RANGE, bottom, 26, n_ticks=9)
     front = group.front if group else ()
     points = [_point(e, x, y, e in front) for e in entries]
     points += [
@@ -145,7 +145,7 @@ def _front_path(front: Sequence[Entry], x: Axis, y: Axis) -> str:
     corners = [(x(e.median_s or 0.0), y(e.score.value or 0.0)) for e in front]
     if not corners:
         return ""
-    steps = [f"M{corners[0][0]} {y.start_px}V{corners[0][1]}"]
+    steps = [f"M{corners[0][0]} {corners[0][1]}"]
     steps += [f"H{px}V{py}" for px, py in corners[1:]]
     return "".join(steps) + f"H{x.end_px}"
 
@@ -170,7 +170,7 @@ def _with_labels(points: Sequence[Point], x: Axis, y: Axis) -> tuple[Point, ...]
         ):
             x0 = point.x + dx - (wide if anchor == "end" else 0)
             box = (x0, point.y + dy - 11, x0 + wide, point.y + dy + 4)
-            inside = box[0] >= x.start_px and box[2] <= x.end_px + 12 and box[1] >= 4 and box[3] <= y.start_px
+            inside = box[0] >= x.start_px and box[2] <= x.end_px + 8 and box[1] >= 4 and box[3] <= y.start_px
             own = (point.x - 6, point.y - 6, point.x + 6, point.y + 6)
             if inside and not any(_cross(box, other) for other in taken if other != own):
                 taken.append(box)

@@ -38,7 +38,7 @@ def audio_name(session: SessionRecord) -> str | None:
 
 
 def build_run(path: Path, folder: Path, stamp: str) -> None:
-    """Write the pages of the run at `path` into `folder`, <site>/runs/<slug>; the stamp last: it means whole."""
+    """Write the pages of the run at `path` into <site>/runs/<slug>; the stamp last: it means whole."""
     run = Run(path)
     entry = read_entry(run)
     folder.mkdir(parents=True, exist_ok=True)
