@@ -102,6 +102,7 @@ class KyutaiEngine(StreamingEngine):
             BadCheckpoint: not a speech-to-text model, or not loadable.
         """
         import torch
+        from safetensors import SafetensorError
 
         device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
         if device == "cpu":
@@ -119,7 +120,7 @@ class KyutaiEngine(StreamingEngine):
             mimi: Any = info.get_mimi(device=device)
             model = info.get_moshi(device=device, dtype=dtype)
             self._tokenizer = info.get_text_tokenizer()
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError, SafetensorError) as error:
             raise BadCheckpoint(
                 f"{self._source}: cannot be loaded as a Kyutai speech-to-text model ({error}). Name a hub "
                 "repository or a folder with its config.json, weights and tokenizer."

@@ -63,14 +63,18 @@ class KameModel:
             BadCheckpoint: a file is missing or does not fit the model.
         """
         import torch
+        from safetensors import SafetensorError
 
         self._device = self._device or ("cuda" if torch.cuda.is_available() else "cpu")
         if self._device == "cpu":
             os.environ.setdefault("NO_TORCH_COMPILE", "1")  # compiling takes longer than it saves there
         try:
             self._load()
-        except (OSError, RuntimeError, KeyError, ValueError) as error:
-            raise BadCheckpoint(f"{self._weights}: cannot be loaded as KAME ({error}).") from error
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError, SafetensorError) as error:
+            raise BadCheckpoint(
+                f"{self._weights}: cannot be loaded as KAME: {error}. Name a hub repository or a folder "
+                "with a Moshi or KAME model's config.json, weights, codec and tokenizer."
+            ) from error
 
     def _load(self) -> None:
         import torch
@@ -149,6 +153,7 @@ class KameModel:
     def close(self) -> None:
         self._streams.close()
         self._thread.shutdown()
+        self._mimi = self._generator = None
 
 
 class KameConversation:

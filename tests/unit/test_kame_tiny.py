@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -236,8 +237,57 @@ def test_options_are_checked(checkpoint: Path, tmp_path: Path) -> None:
         create(Setup(options(checkpoint, tmp_path, policy="pationt"), backend))
     with pytest.raises(BadConfig, match="chunking"):
         create(Setup(options(checkpoint, tmp_path, chunking="whole"), backend))
-    with pytest.raises(BadCheckpoint):
+    with pytest.raises(BadCheckpoint, match=r"config\.json"):
         KameModel(str(tmp_path), None, "fp32", "cpu").start()
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        ("truncated", "SafetensorError|incomplete|header"),
+        ("missing", r"out_norm\.alpha"),
+        ("extra", r"surplus\.weight"),
+        ("shape", r"text_linear\.weight"),
+        ("config", "surprise"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(checkpoint: Path, tmp_path: Path, damage: str, says: str) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
+    weights = tmp_path / "model.safetensors"
+    state = load_file(weights)
+    if damage == "truncated":
+        weights.write_bytes(weights.read_bytes()[:-1000])
+    elif damage == "config":
+        config = json.loads((tmp_path / "config.json").read_text()) | {"surprise": 1}
+        (tmp_path / "config.json").write_text(json.dumps(config))
+    else:
+        if damage == "missing":
+            del state["out_norm.alpha"]
+        elif damage == "extra":
+            state["surplus.weight"] = torch.zeros(1)
+        else:
+            state["text_linear.weight"] = state["text_linear.weight"][:-1].clone()
+        save_file(state, weights)
+    with pytest.raises(BadCheckpoint, match=says):
+        KameModel(str(tmp_path), None, "fp32", "cpu").start()
+
+
+def test_a_plain_moshi_checkpoint_gets_its_oracle_from_the_text_embedding(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    shutil.copytree(checkpoint, tmp_path, dirs_exist_ok=True)
+    state = load_file(tmp_path / "model.safetensors")
+    del state["oracle_emb.weight"]
+    save_file(state, tmp_path / "model.safetensors")
+    model = KameModel(str(tmp_path), None, "fp32", "cpu")
+    model.start()
+    model.close()
+    assert model.from_text
 
 
 @pytest.mark.parametrize("case", ["four_stream_fp32", "delay2_fp32", "legacy_three_stream_fp32"])
