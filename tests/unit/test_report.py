@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kamebench import store
 from kamebench.cli.report import command
-from kamebench.report import board, charts, opus, published, timeline
+from kamebench.report import board, charts, comparing, opus, published, timeline
 from kamebench.report.site import build_site
 from tests.synthetic import Planted, make_run
 
@@ -153,6 +153,15 @@ def test_published_figures_are_hollow_points_with_their_name() -> None:
     drawn = charts.scatter(None, found, 960, 400, "wide")
     assert len(drawn.points) == 4 and {p.kind for p in drawn.points} == {"published"}
     assert all("published" in p.title for p in drawn.points)
+
+
+def test_a_large_group_is_compared_with_the_best_and_the_next(tmp_path: Path) -> None:
+    for i in range(8):
+        make_run(tmp_path, plan(2.0 + i, 100.0 * i, n=1), system=f"s{i}")
+    group = board.build(store.find_runs(tmp_path)).groups[0]
+    made = [(p.first.run.manifest.system, p.second.run.manifest.system) for p in comparing.pairs(group)]
+    best = [(f"s{i}", "s7") for i in range(6, -1, -1)]
+    assert made == best + [(f"s{i}", f"s{i + 1}") for i in range(5, -1, -1)]
 
 
 def test_word_differences() -> None:
