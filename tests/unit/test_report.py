@@ -175,3 +175,40 @@ def test_peaks_are_where_the_sound_is() -> None:
     pcm[12_000:12_240] = 1.0
     path = timeline.peaks(pcm, 100.0)
     assert path == "M50 -34V0"
+
+
+def test_injections_that_came_stale_or_were_dropped_are_marked(tmp_path: Path) -> None:
+    run = make_run(tmp_path, plan(5, 100, n=1))
+    request = {
+        "kind": "request",
+        "t_ns": 0,
+        "reason": None,
+        "trigger": None,
+        "committed": None,
+        "pending": None,
+    }
+    request |= {"committed_words": None, "pending_words": None, "messages_sha256": None, "temperature": None}
+    applied = {"kind": "injection", "t_ns": 0, "tokens": [], "pieces": []}
+    rows = [
+        {"kind": "header"},
+        request | {"request_id": 1, "frame": 10},
+        applied | {"request_id": 1, "frame": 12, "reset": True},
+        applied | {"request_id": 1, "frame": 13, "reset": False, "text": "<b>Four"},
+        request | {"request_id": 2, "frame": 20},
+        applied | {"request_id": 1, "frame": 25, "reset": False, "text": " is late"},
+        {"kind": "dropped", "request_id": 2, "frame": 30, "t_ns": 0, "reset": False, "text": "Five"}
+        | {"reason": "queue_full"},
+    ]
+    path = run.session_folder("q0") / "oracle.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    found = timeline.timeline(run, run.sessions["q0"], run.turns, None).injections
+    assert [(i.state, i.t_s) for i in found] == [
+        ("reset", 0.96),
+        ("used", 1.04),
+        ("stale", 2.0),
+        ("dropped", 2.4),
+    ]
+    store.seal(run.path)
+    build_site(tmp_path, tmp_path / "out", workers=1)
+    page = next((tmp_path / "out" / "runs").rglob("q0.html")).read_text(encoding="utf-8")
+    assert "oracle 2, dropped" in page and "&lt;b&gt;Four" in page and "<b>Four" not in page
