@@ -71,7 +71,7 @@ def _axes(axes: Axes) -> None:
     axes.set_ylabel("score")
     axes.set_ylim(1, 10)
     axes.axvline(0, color="#bbbbbb", lw=0.8, ls="--", zorder=0)
-    axes.margins(x=0.12)
+    axes.margins(x=0.28)
     axes.grid(color="#eeeeee", lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -97,7 +97,10 @@ def _entry(axes: Axes, entry: Entry) -> None:
 
 def _name(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
     shown = text.replace("$", r"\$")
-    axes.annotate(shown, (x, y), (6, 5), textcoords="offset points", fontsize=7.5, color=colour)
+    # Published names to the left and below, measured ones to the right and above: pairs stay readable.
+    ours = colour != COLOURS["published"]
+    offset, side = ((6, 5), "left") if ours else ((-7, -9), "right")
+    axes.annotate(shown, (x, y), offset, ha=side, textcoords="offset points", fontsize=7.5, color=colour)
 
 
 def _sides(a: Aggregate, unit: float) -> list[list[float]] | None:
