@@ -35,6 +35,10 @@ class Axis:
         share = (value - self.low) / (self.high - self.low)
         return round(self.start_px + share * (self.end_px - self.start_px), 1)
 
+    def value(self, px: float) -> float:
+        """The value at a pixel."""
+        return self.low + (px - self.start_px) / (self.end_px - self.start_px) * (self.high - self.low)
+
 
 def axis(low: float, high: float, start_px: float, end_px: float, n_ticks: int = 6) -> Axis:
     """An axis with round ticks inside [low, high]."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kamebench.records import Aggregate
 from kamebench.report.board import Entry, Group
+from kamebench.report.charts import Scatter, scatter
 from kamebench.report.published import Published
 
 if TYPE_CHECKING:
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # Okabe and Ito's palette: told apart with every common kind of colour blindness.
 COLOURS = {"system": "#0072B2", "floor": "#777777", "topline": "#009E73", "published": "#D55E00"}
+SIZE_PX = (640, 420)  # of the layout that places the names
+POINTS_PER_PX = 0.7
 MARKERS = {"system": "o", "floor": "v", "topline": "^"}
 
 
@@ -55,7 +58,7 @@ def draw(group: Group, published: Published | None, folder: Path) -> tuple[Path,
         for row in published.figure if published else ():
             if row.latency_s is not None:
                 axes.plot(row.latency_s, row.score, "o", mfc="none", mec=COLOURS["published"], ms=7)
-                _name(axes, row.latency_s, row.score, f"{row.label} (published)", COLOURS["published"])
+        _names(axes, scatter(group, published, *SIZE_PX, "figure"))
         front = [(e.median_s or 0.0, e.score.value or 0.0) for e in group.front]
         if front:
             axes.step(*zip(*front, strict=True), where="post", color="#999999", lw=1, zorder=1)
@@ -71,7 +74,6 @@ def _axes(axes: Axes) -> None:
     axes.set_ylabel("score")
     axes.set_ylim(1, 10)
     axes.axvline(0, color="#bbbbbb", lw=0.8, ls="--", zorder=0)
-    axes.margins(x=0.28)
     axes.grid(color="#eeeeee", lw=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -91,16 +93,28 @@ def _entry(axes: Axes, entry: Entry) -> None:
         lw=1,
         capsize=2,
     )
-    role = "" if entry.rankable else f" ({entry.role})"
-    _name(axes, entry.median_s, entry.score.value, entry.label + role, colour)
 
 
-def _name(axes: Axes, x: float, y: float, text: str, colour: str) -> None:
-    shown = text.replace("$", r"\$")
-    # Published names to the left and below, measured ones to the right and above: pairs stay readable.
-    ours = colour != COLOURS["published"]
-    offset, side = ((6, 5), "left") if ours else ((-7, -9), "right")
-    axes.annotate(shown, (x, y), offset, ha=side, textcoords="offset points", fontsize=7.5, color=colour)
+def _names(axes: Axes, laid: Scatter) -> None:
+    """Write the names where the page's picture has them, in its proportions."""
+    from matplotlib.patheffects import withStroke
+
+    axes.set_xlim(laid.x.low, laid.x.high)
+    for point in laid.points:
+        if point.text is None:
+            continue
+        x, y, anchor = point.text
+        axes.annotate(
+            point.label.replace("$", r"\$"),
+            (laid.x.value(point.x), laid.y.value(point.y)),
+            ((x - point.x) * POINTS_PER_PX, (point.y - y) * POINTS_PER_PX),
+            textcoords="offset points",
+            ha="left" if anchor == "start" else "right",
+            fontsize=7.5,
+            color=COLOURS[point.kind],
+            path_effects=[withStroke(linewidth=2.5, foreground="white")],
+            zorder=5,
+        )
 
 
 def _sides(a: Aggregate, unit: float) -> list[list[float]] | None:
