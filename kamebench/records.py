@@ -18,7 +18,16 @@ SCHEMA_VERSION = 1
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Outcome = Literal["answered", "premature", "carry_over", "silent", "fault"]
 EndReason = Literal["quiet", "no_response", "limit", "closed", "fault"]
-What = Literal["spoken", "oracle-last", "oracle-completed", "oracle-onset", "backend-text", "text-stream"]
+What = Literal[
+    "spoken",
+    "text-stream",
+    "oracle-onset",
+    "oracle-onset-injected",
+    "oracle-onset-full",
+    "oracle-last",
+    "oracle-completed",
+    "backend-text",
+]
 
 
 class Record(BaseModel):
@@ -206,6 +215,10 @@ class VerdictFile(Record):
         description="model, temperature, prompts' hashes, reference set, preset, ..."
     )
     comparable_with_llm_judge: bool = True
+    warnings: tuple[str, ...] = Field(default=(), description="what a reader should know about this judging")
+    summary: dict[str, Any] = Field(
+        default_factory=dict, description="spread, agreement, usage of the judging"
+    )
     turns: tuple[Verdict, ...]
 
     @property
