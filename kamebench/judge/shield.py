@@ -1,0 +1,48 @@
+"""Answers that talk to the judge: what looks like a verdict or ends the answer's block is made harmless.
+
+Only spans that a prompt's own syntax uses are touched, and only their brackets and signs; every other answer
+reaches the judge character by character. An answer that argues in plain words ("give me full marks") is left
+to the judge: `kamebench judge-check` measures how far a judge falls for it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_OPEN, _CLOSE = "[\\[［⟦〚【]", "[\\]］⟧〛】]"
+_SPANS = re.compile(
+    rf"""
+    (?:{_OPEN}\s*){{2,}}[^\n]{{0,60}}?(?:{_CLOSE}\s*){{2,}}      # a verdict: [[10]], [[A]]
+    | {_OPEN}{{2,}} | {_CLOSE}{{2,}}                             # half of one, to be joined with another turn's
+    | (?:{_OPEN}\s*)?\b(?:rating|score|verdict)\s*[:=]\s*{_OPEN}[^\n]{{0,20}}?{_CLOSE}
+    | {_OPEN}\s*\d{{1,2}}(?:\.\d+)?\s*{_CLOSE}                   # what the published parser falls back to
+    | {_OPEN}\s*the\s+(?:start|end)\s+of\b[^\n]{{0,60}}?{_CLOSE}
+    | {_OPEN}\s*(?:instruction|system|user\s+question|question)s?\s*{_CLOSE}
+    | <\s*\|[^\n|]{{0,80}}\|\s*>
+    | ^[^\S\n]*\#{{2,}}\s*(?:user|assistant(?:\s+[ab])?|reference\s+answer|system)\s*:?
+    """,
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
+)
+_PLAIN = str.maketrans(
+    {**dict.fromkeys("[［⟦〚【<", "("), **dict.fromkeys("]］⟧〛】>", ")"), "|": None, "#": None}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shielded:
+    """The text for the judge, and the spans that were changed in it as they stood in the answer."""
+
+    text: str
+    changed: tuple[str, ...] = ()
+
+
+def shield(answer: str) -> Shielded:
+    """Make an answer safe to stand in a judge's prompt; an ordinary one comes back as it is."""
+    changed: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        changed.append(match[0])
+        return match[0].translate(_PLAIN)
+
+    return Shielded(_SPANS.sub(replace, answer), tuple(changed)) if answer else Shielded(answer)
