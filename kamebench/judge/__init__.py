@@ -16,6 +16,8 @@ from kamebench.judge.base import JudgeOptions
 from kamebench.judge.score import score_run
 from kamebench.registry import Entry, Registry
 
+__all__ = ["JUDGES", "default_judge", "judge_name", "open_judge", "score_run"]
+
 if TYPE_CHECKING:
     from kamebench.judge.base import Judge
     from kamebench.tasks import Task
@@ -53,14 +55,14 @@ def open_judge(
         raise UserError(
             f"judge '{spec}': name a judge, or several with commas; 'none' has no verdicts to give."
         )
+    options = JudgeOptions("", preset, speech_aware, url, cache, use_cache, max_cost)
     judges: list[Judge] = []
     for name in names:
-        options = JudgeOptions(name, preset, speech_aware, url, cache, use_cache, max_cost)
         kind, _, rest = name.partition(":")
         if kind in JUDGES.names():
             judges.append(JUDGES.load(kind)(replace(options, spec=rest)))
         else:
-            judges.append(JUDGES.load("model")(options))
+            judges.append(JUDGES.load("model")(replace(options, spec=name)))
     if len(judges) == 1:
         return judges[0]
     from kamebench.judge.panel import Panel
@@ -68,7 +70,9 @@ def open_judge(
     return Panel(judges)
 
 
-__all__ = ["JUDGES", "default_judge", "open_judge", "score_run"]
+def judge_name(spec: str) -> str:
+    """The judge's part of the names of its score files."""
+    return open_judge(spec).name
 
 
 def default_judge(task: Task) -> str:

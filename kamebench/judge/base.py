@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from kamebench.judge.limit import AdaptiveLimit, OnWait
 from kamebench.records import Verdict
 from kamebench.tasks import Fact, Task
 
@@ -62,6 +63,7 @@ class JudgeOptions:
         url: of an openai-compatible server.
         cache: folder of earlier verdicts; None: the default one. use_cache False: ask anew, keep nothing.
         max_cost: US dollars after which it stops.
+        limits: requests in flight by provider, shared by the judges of a panel.
     """
 
     spec: str
@@ -71,6 +73,7 @@ class JudgeOptions:
     cache: Path | None = None
     use_cache: bool = True
     max_cost: float | None = None
+    limits: dict[str, AdaptiveLimit] = field(default_factory=dict[str, AdaptiveLimit])
 
 
 class Judge(ABC):
@@ -112,6 +115,10 @@ class Judge(ABC):
 
         A failure is a verdict too, with its status and without a score.
         """
+
+    def listen(self, on_wait: OnWait | None) -> None:
+        """Say who is to be told when requests wait for a provider's limit."""
+        del on_wait
 
     def order(self, items: list[Item]) -> list[Item]:
         """The order in which it wants to be asked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 
 from kamebench.clock import NS_PER_S, Clock, MonotonicClock
@@ -31,7 +31,7 @@ class AdaptiveLimit:
         self._freed = asyncio.Condition()
 
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
+    async def slot(self) -> AsyncGenerator[None]:
         """A place among the requests in flight; waits for one, and for the end of a pause."""
         async with self._freed:
             await self._freed.wait_for(lambda: self.in_flight < int(self.allowed))

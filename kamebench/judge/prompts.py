@@ -1,9 +1,9 @@
 """What a language model is asked as judge: MT-Bench's published prompts, fetched and never in the repository.
 
 Turn 1 gets `single-v1`, a later turn `single-v1-multi-turn`; with a reference answer `single-math-v1` and
-`single-math-v1-multi-turn`. The messages equal, character by character, what the published harness (FastChat's
-llm_judge) sends to a model that is given OpenAI's chat format: the prompt's system text as the system
-message, the filled template as the user message.
+`single-math-v1-multi-turn`. The messages equal, character by character, what the published harness
+(FastChat's llm_judge) sends to a model that is given OpenAI's chat format: the prompt's system text as the
+system message, the filled template as the user message.
 """
 
 from __future__ import annotations

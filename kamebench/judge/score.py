@@ -48,6 +48,7 @@ async def score_run(
     items = judge.order([item for item in plan.values() if isinstance(item, Item)])
     if progress is not None:
         progress.stage(f"Judging with {judge.name}", len(items))
+        judge.listen(getattr(progress, "waiting", None))
 
     judged = {(v.question_id, v.turn): v for v in await _ask_all(judge, items, repeats, progress)}
     settings = judge.settings()

@@ -10,13 +10,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_OPEN, _CLOSE = "[\\[［⟦〚【]", "[\\]］⟧〛】]"
+_OPEN, _CLOSE = r"[\[［⟦〚【]", r"[\]］⟧〛】]"
+_BRACKETS = _OPEN[1:-1] + _CLOSE[1:-1]
 _SPANS = re.compile(
     rf"""
-    (?:{_OPEN}\s*){{2,}}[^\n]{{0,60}}?(?:{_CLOSE}\s*){{2,}}      # a verdict: [[10]], [[A]]
-    | {_OPEN}{{2,}} | {_CLOSE}{{2,}}                             # half of one, to be joined with another turn's
-    | (?:{_OPEN}\s*)?\b(?:rating|score|verdict)\s*[:=]\s*{_OPEN}[^\n]{{0,20}}?{_CLOSE}
-    | {_OPEN}\s*\d{{1,2}}(?:\.\d+)?\s*{_CLOSE}                   # what the published parser falls back to
+    (?:{_OPEN}\s*){{2,}}[^{_BRACKETS}]{{0,60}}(?:{_CLOSE}\s*){{2,}}    # a verdict: [[10]], [[A]]
     | {_OPEN}\s*the\s+(?:start|end)\s+of\b[^\n]{{0,60}}?{_CLOSE}
     | {_OPEN}\s*(?:instruction|system|user\s+question|question)s?\s*{_CLOSE}
     | <\s*\|[^\n|]{{0,80}}\|\s*>
