@@ -116,7 +116,10 @@ class SystemFault(WorldFault):
 
 
 class BackendFault(WorldFault):
+    """A language model provider failed. `retry_after_s`: how long it asked to be left alone, if it said."""
+
     party: Party = "backend"
+    retry_after_s: float | None = None
 
 
 class EngineFault(WorldFault):

@@ -1,1 +1,84 @@
+"""Language models by name.
 
+A name is `provider:model` (`openai:gpt-4.1`, `openai-compatible:llama3@http://localhost:11434/v1`,
+`replay:FOLDER`, `router:FILE`), a provider alone where it needs no model (`local`, `reference`), or a model
+whose first letters tell its provider (`gpt-4.1`, `claude-opus-4-1`, `gemini-2.5-flash`).
+A new provider is one file with `create(setup) -> Backend` and one entry here, or an entry point of group
+`kamebench.backends`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from kamebench.clock import Clock, MonotonicClock
+from kamebench.errors import BadConfig, UnknownName
+from kamebench.llm.base import Backend
+from kamebench.llm.setup import BackendSetup
+from kamebench.registry import Entry, Registry
+
+BACKENDS = Registry(
+    "back-end",
+    "kamebench.backends",
+    {
+        "openai": Entry("kamebench.llm.openai:create", "openai"),
+        "openai-compatible": Entry("kamebench.llm.openai:create_compatible", "openai"),
+        "local": Entry("kamebench.llm.local:create", "local"),
+        "reference": Entry("kamebench.llm.reference:create"),
+        "scripted": Entry("kamebench.llm.scripted:create"),
+    },
+)
+
+_BY_PREFIX = ((re.compile(r"(gpt-|chatgpt-|o\d)"), "openai"),)
+
+_NEEDS_MODEL = ("openai", "anthropic", "google")
+
+
+def open_backend(
+    name: str,
+    *,
+    url: str | None = None,
+    record: Path | None = None,
+    clock: Clock | None = None,
+    **options: Any,
+) -> Backend:
+    """The back-end of a name; no weights, key or connection before its `start` or first use.
+
+    Args:
+        name: see the module.
+        url: address of a server; for `openai-compatible`, or of a proxy in front of a provider.
+        record: folder of a cassette to write, see `kamebench.llm.cassette`.
+        clock: what `scripted` and `replay` wait on; default the machine's monotonic clock.
+        options: the back-end's own, such as `first_token_s`.
+
+    Raises:
+        UnknownName: with the nearest known name. MissingExtra: a package it needs is not installed.
+        BadConfig: the model, the address or an option cannot be used.
+    """
+    provider, model = resolve(name)
+    clock = clock or MonotonicClock()
+    create = BACKENDS.load(provider)
+    backend: Backend = create(
+        BackendSetup(model, url, clock, options, lambda other: open_backend(other, clock=clock))
+    )
+    return backend
+
+
+def resolve(name: str) -> tuple[str, str]:
+    """A name as (provider, model).
+
+    Raises:
+        UnknownName: no such provider, and no provider's prefix. BadConfig: a provider without a model.
+    """
+    providers = BACKENDS.names()
+    provider, colon, model = name.partition(":")
+    if provider not in providers:
+        found = next((p for prefix, p in _BY_PREFIX if prefix.match(name)), None)
+        if found is None:
+            raise UnknownName("back-end", name, providers)
+        provider, model = found, name
+    if provider in _NEEDS_MODEL and not model:
+        raise BadConfig(f"back-end '{name}': name a model of it, as in '{provider}{colon or ':'}MODEL'.")
+    return provider, model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "refusal", "cancelled", "unknown"]
@@ -81,6 +81,8 @@ class Backend(ABC):
 
     name: str
     family: str
+    # Whether tokens cost money, known price or not.
+    billed: bool = False
 
     async def start(self) -> None:
         """Make it ready (load weights, open a pool) before the clock of any session runs."""
@@ -98,11 +100,39 @@ class Backend(ABC):
     async def complete(self, request: ChatRequest) -> Completion:
         """The whole answer at once."""
         parts: list[str] = []
-        async for item in self.stream(request):
-            if isinstance(item, StreamEnd):
-                return Completion("".join(parts), item.finish_reason, item.usage)
-            parts.append(item.text)
-        return Completion("".join(parts), "unknown", Usage())
+        end = StreamEnd("unknown")
+        stream = self.stream(request)
+        try:
+            async for item in stream:
+                if isinstance(item, StreamEnd):
+                    end = item
+                else:
+                    parts.append(item.text)
+        finally:
+            await close_stream(stream)
+        return Completion("".join(parts), end.finish_reason, end.usage)
+
+    def describe(self) -> dict[str, Any]:
+        """Model, address and settings for a run's manifest; no keys."""
+        return {"model": self.name, "family": self.family}
+
+    def usage(self) -> dict[str, Any]:
+        """Requests, tokens and cost so far, by 'family:model'; empty where nobody counts."""
+        return {}
+
+    def check_cost(self) -> None:
+        """To be called between sessions.
+
+        Raises:
+            CostLimit: what was asked so far has cost as much as it may.
+        """
 
     async def aclose(self) -> None:
         """Release connections, processes and memory."""
+
+
+async def close_stream(stream: AsyncIterator[Any]) -> None:
+    """Close a stream at once, not when it happens to be collected."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()
