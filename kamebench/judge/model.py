@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from kamebench.clock import NS_PER_S, Clock, MonotonicClock
-from kamebench.errors import JudgeFault, WorldFault
+from kamebench.clock import Clock
+from kamebench.errors import JudgeFault, KamebenchError, WorldFault
+from kamebench.judge.asking import Asker, OpenBackend, Retries
 from kamebench.judge.base import Item, Judge, JudgeOptions
 from kamebench.judge.cache import CachedAnswer, JudgeCache, sha256
 from kamebench.judge.items import REFERENCE_CATEGORIES
@@ -18,7 +16,7 @@ from kamebench.judge.limit import AdaptiveLimit, OnWait
 from kamebench.judge.parsing import RatingParser, parse_published, parse_rating
 from kamebench.judge.prompts import published_prompts, single_messages, single_prompt
 from kamebench.judge.shield import Shielded, shield
-from kamebench.llm.base import Backend, ChatRequest, Completion, Message
+from kamebench.llm.base import ChatRequest, Completion, Message
 from kamebench.records import Verdict
 
 TEMPERATURE = 0.0
@@ -26,27 +24,6 @@ MAX_TOKENS = 2048
 """As FastChat's llm_judge."""
 ASK_AGAIN = 3
 """How often a judge without a verdict is asked again."""
-RATE_LIMITED = ("rate_limit", "overloaded")
-HOPELESS = ("auth", "permission", "not_found", "unknown_model", "quota")
-"""Kinds of faults after which asking about the next turn is pointless."""
-
-OpenBackend = Callable[[], Backend]
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """Bounds on asking a provider again after a fault that may pass, for one request."""
-
-    attempts: int = 6
-    max_s: float = 300.0
-    first_pause_s: float = 1.0
-
-    def pause_s(self, failed: int, error: WorldFault) -> float:
-        """The provider's own word where it gave one, else doubled each time, with jitter."""
-        stated = getattr(error, "retry_after_s", None)
-        if stated is not None:
-            return float(stated)
-        return self.first_pause_s * 2 ** (failed - 1) * random.uniform(0.75, 1.25)  # noqa: S311
 
 
 class ModelJudge(Judge):
@@ -65,16 +42,12 @@ class ModelJudge(Judge):
         self.references = "original" if self.published else None
         self.name = slug(options.spec) + ("+published" if self.published else "")
         self.name += "+speech-aware" if self.speech_aware else ""
-        self._url, self._open_backend = options.url, open_backend
+        self._url = options.url
         self._cache = JudgeCache(options.cache) if options.use_cache else None
-        self._clock = clock or MonotonicClock()
-        self._limit = options.limits.setdefault(self.family, AdaptiveLimit(clock=self._clock))
-        self._retries = retries or Retries()
-        self._backend: Backend | None = None
-        self._opening = asyncio.Lock()
-        self._hopeless: WorldFault | None = None
+        limit = options.limits.setdefault(self.family, AdaptiveLimit(clock=clock))
+        self._asker = Asker(open_backend, limit, clock=clock, retries=retries)
         self._parse: RatingParser = parse_published if self.published else parse_rating
-        self.counts = {"requests": 0, "cached": 0, "input_tokens": 0, "output_tokens": 0}
+        self._cached = 0
 
     def settings(self) -> dict[str, Any]:
         names = ("single-v1", "single-v1-multi-turn", "single-math-v1", "single-math-v1-multi-turn")
@@ -102,14 +75,14 @@ class ModelJudge(Judge):
         )
 
     def listen(self, on_wait: OnWait | None) -> None:
-        self._limit.on_wait = on_wait
+        self._asker.limit.on_wait = on_wait
 
     def order(self, items: list[Item]) -> list[Item]:
         """As published: first turns before later ones, and in each those without a reference first."""
         return sorted(items, key=lambda item: (item.turn, item.category in REFERENCE_CATEGORIES))
 
     def usage(self) -> dict[str, Any]:
-        return dict(self.counts)
+        return {**self._asker.counts, "cached": self._cached}
 
     async def judge(self, item: Item, repeat: int = 0) -> Verdict:
         shown = [Shielded(text) if self.published else shield(text) for text in item.answers]
@@ -159,12 +132,14 @@ class ModelJudge(Judge):
         if self._cache is not None and (known := self._cache.get(key)) is not None:
             found = parse(known.text)
             if found is not None:
-                self.counts["cached"] += 1
+                self._cached += 1
                 return found, [known.text]
         texts: list[str] = []
         request = ChatRequest(messages, TEMPERATURE, MAX_TOKENS)
         for _ in range(1 if self.published else 1 + ASK_AGAIN):
-            completion = await self._complete(request)
+            completion = await self._asker.complete(request)
+            if completion.finish_reason == "refusal":
+                raise JudgeFault(f"the judge refused: {completion.text[:200]}", kind="refusal")
             texts.append(completion.text)
             found = self._read(completion, parse)
             if found is not None:
@@ -190,68 +165,20 @@ class ModelJudge(Judge):
                 )
             )
 
-    async def _complete(self, request: ChatRequest) -> Completion:
-        """One answer, asked for again within bounds when the fault may pass."""
-        began_ns, failed = self._clock.now_ns(), 0
-        while True:
-            if self._hopeless is not None:
-                raise self._hopeless
-            try:
-                async with self._limit.slot():
-                    completion = await self._request(request)
-                await self._limit.succeeded()
-                return completion
-            except WorldFault as error:
-                failed += 1
-                self._note(error)
-                pause_s = self._retries.pause_s(failed, error)
-                spent_s = (self._clock.now_ns() - began_ns) / NS_PER_S
-                if not error.retryable or failed >= self._retries.attempts:
-                    raise
-                if spent_s + pause_s > self._retries.max_s:
-                    raise
-                if error.kind in RATE_LIMITED:
-                    self._limit.refused(pause_s)
-                else:
-                    await self._clock.sleep_until_ns(self._clock.now_ns() + round(pause_s * NS_PER_S))
-
-    async def _request(self, request: ChatRequest) -> Completion:
-        backend = await self._opened()
-        self.counts["requests"] += 1
-        completion = await backend.complete(request)
-        self.counts["input_tokens"] += completion.usage.input_tokens or 0
-        self.counts["output_tokens"] += completion.usage.output_tokens or 0
-        if completion.finish_reason == "refusal":
-            raise JudgeFault("the judge refused to answer", kind="refusal")
-        return completion
-
-    async def _opened(self) -> Backend:
-        async with self._opening:
-            if self._backend is None:
-                backend = self._open_backend()
-                await backend.start()
-                self._backend = backend
-            return self._backend
-
-    def _note(self, error: WorldFault) -> None:
-        if error.kind in HOPELESS and not error.retryable:
-            self._hopeless = error
-
     async def aclose(self) -> None:
-        if self._backend is not None:
-            await self._backend.aclose()
-            self._backend = None
+        await self._asker.aclose()
 
 
 def create(options: JudgeOptions) -> ModelJudge:
-    """The judge of a back-end's name."""
+    """The judge of a back-end's name.
 
-    def open_it() -> Backend:
-        from kamebench.llm import open_backend
+    Raises:
+        UnknownName, BadConfig: there is no such back-end.
+    """
+    from kamebench.llm import open_backend, resolve
 
-        return open_backend(options.spec, url=options.url)
-
-    return ModelJudge(options, open_it)
+    resolve(options.spec)
+    return ModelJudge(options, lambda: open_backend(options.spec, url=options.url))
 
 
 def slug(spec: str) -> str:
@@ -260,16 +187,24 @@ def slug(spec: str) -> str:
 
 
 _FAMILIES = (
-    (r"(?:gpt|chatgpt|o\d|codex)(?![a-z])", "openai"),
-    (r"claude", "anthropic"),
-    (r"(?:gemini|gemma)", "google"),
+    (re.compile(r"gpt-|chatgpt-|o\d"), "openai"),
+    (re.compile(r"claude"), "anthropic"),
+    (re.compile(r"gemini|gemma"), "google"),
 )
 
 
 def family_of(spec: str) -> str:
     """Who made the model of a back-end's name, as far as the name tells; without opening it."""
-    provider, _, model = spec.partition(":")
-    for pattern, family in _FAMILIES:
-        if provider == family or re.match(pattern, (model or provider).lower()):
-            return family
-    return spec if provider in ("local", "reference", "openai-compatible") else "unknown"
+    from kamebench.llm import resolve
+
+    try:
+        provider, model = resolve(spec)
+    except KamebenchError:
+        provider, _, model = spec.rpartition(":")
+    model = model.partition("@")[0].rpartition("/")[2].lower()
+    known = next((family for pattern, family in _FAMILIES if pattern.match(model)), None)
+    if provider in ("openai", "anthropic", "google"):
+        return provider
+    if known is not None or provider in ("", "replay", "router", "scripted", "reference"):
+        return known or "unknown"
+    return f"{provider}:{model}" if model else provider

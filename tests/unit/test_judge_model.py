@@ -154,7 +154,7 @@ async def test_a_cached_run_is_scored_again_without_a_key(tmp_path: Path) -> Non
     second = await score_run(run, again, task=make_task(), repeats=2)
     assert second == first
     assert (asked, len(backend.requests)) == (8, 8)
-    assert again.counts == {"requests": 0, "cached": 8, "input_tokens": 0, "output_tokens": 0}
+    assert again.usage() == {"requests": 0, "cached": 8, "input_tokens": 0, "output_tokens": 0}
     # Another set of references, another model and another answer are other requests.
     with pytest.raises(MissingKey):
         await score_run(run, again, task=make_task(), references="original")
@@ -294,6 +294,7 @@ def test_families_and_names() -> None:
     assert family_of("claude-opus-4-1") == family_of("anthropic:x") == "anthropic"
     assert family_of("gemini-2.5-flash") == "google"
     assert family_of("whatever") == "unknown"
+    assert family_of("openai-compatible:org/gemma-3@http://127.0.0.1:1/v1") == "google"
     assert slug("openai-compatible:http://127.0.0.1:1/v1#m") == "openai-compatible_http_127.0.0.1_1_v1_m"
 
 
