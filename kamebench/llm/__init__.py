@@ -10,12 +10,15 @@ A new provider is one file with `create(setup) -> Backend` and one entry here, o
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kamebench.clock import Clock, MonotonicClock
 from kamebench.errors import BadConfig, UnknownName
 from kamebench.llm.base import Backend
+from kamebench.llm.cassette import RecordingBackend
+from kamebench.llm.cost import Ledger, Meter, price_table
 from kamebench.llm.setup import BackendSetup
 from kamebench.registry import Entry, Registry
 
@@ -25,13 +28,21 @@ BACKENDS = Registry(
     {
         "openai": Entry("kamebench.llm.openai:create", "openai"),
         "openai-compatible": Entry("kamebench.llm.openai:create_compatible", "openai"),
+        "anthropic": Entry("kamebench.llm.anthropic:create", "anthropic"),
+        "google": Entry("kamebench.llm.google:create", "google"),
         "local": Entry("kamebench.llm.local:create", "local"),
         "reference": Entry("kamebench.llm.reference:create"),
         "scripted": Entry("kamebench.llm.scripted:create"),
+        "replay": Entry("kamebench.llm.cassette:create"),
+        "router": Entry("kamebench.llm.router:create"),
     },
 )
 
-_BY_PREFIX = ((re.compile(r"(gpt-|chatgpt-|o\d)"), "openai"),)
+_BY_PREFIX = (
+    (re.compile(r"(gpt-|chatgpt-|o\d)"), "openai"),
+    (re.compile(r"claude-"), "anthropic"),
+    (re.compile(r"gemini-"), "google"),
+)
 
 _NEEDS_MODEL = ("openai", "anthropic", "google")
 
@@ -42,28 +53,47 @@ def open_backend(
     url: str | None = None,
     record: Path | None = None,
     clock: Clock | None = None,
+    max_cost: float | None = None,
     **options: Any,
 ) -> Backend:
     """The back-end of a name; no weights, key or connection before its `start` or first use.
+
+    What is asked of it is counted: `Backend.usage()`.
 
     Args:
         name: see the module.
         url: address of a server; for `openai-compatible`, or of a proxy in front of a provider.
         record: folder of a cassette to write, see `kamebench.llm.cassette`.
         clock: what `scripted` and `replay` wait on; default the machine's monotonic clock.
+        max_cost: US dollars after which every further request raises `CostLimit`.
         options: the back-end's own, such as `first_token_s`.
 
     Raises:
         UnknownName: with the nearest known name. MissingExtra: a package it needs is not installed.
-        BadConfig: the model, the address or an option cannot be used.
+        BadConfig: the model, the address or an option cannot be used, or a limit of cost cannot be held.
     """
-    provider, model = resolve(name)
-    clock = clock or MonotonicClock()
-    create = BACKENDS.load(provider)
-    backend: Backend = create(
-        BackendSetup(model, url, clock, options, lambda other: open_backend(other, clock=clock))
-    )
-    return backend
+    opening = _Opening(record, clock or MonotonicClock(), Ledger(max_cost))
+    return opening.open(name, url, options)
+
+
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """What the back-ends behind one name share: a router opens several."""
+
+    record: Path | None
+    clock: Clock
+    ledger: Ledger
+
+    def open(self, name: str, url: str | None, options: dict[str, Any]) -> Backend:
+        provider, model = resolve(name)
+        create = BACKENDS.load(provider)
+        setup = BackendSetup(model, url, self.clock, options, lambda other: self.open(other, None, {}))
+        backend: Backend = create(setup)
+        if provider == "router":  # those behind it are counted and recorded
+            return backend
+        if self.record is not None:
+            backend = RecordingBackend(backend, self.record, self.clock)
+        return Meter(backend, self.ledger)
 
 
 def resolve(name: str) -> tuple[str, str]:
@@ -77,7 +107,8 @@ def resolve(name: str) -> tuple[str, str]:
     if provider not in providers:
         found = next((p for prefix, p in _BY_PREFIX if prefix.match(name)), None)
         if found is None:
-            raise UnknownName("back-end", name, providers)
+            models = [model for provider in price_table().values() for model in provider.models]
+            raise UnknownName("back-end", name, [*providers, *models])
         provider, model = found, name
     if provider in _NEEDS_MODEL and not model:
         raise BadConfig(f"back-end '{name}': name a model of it, as in '{provider}{colon or ':'}MODEL'.")

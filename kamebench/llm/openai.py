@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from kamebench.errors import BackendFault, BadConfig
 from kamebench.llm.base import Backend, ChatRequest, FinishReason, StreamEnd, TextChunk, Usage
-from kamebench.llm.faults import fault_of_kind, kind_of, redacted, retry_after_s, shortened
+from kamebench.llm.faults import fault_of_kind, retry_after_s
 from kamebench.llm.remote import RemoteBackend, RemoteOptions
 from kamebench.llm.setup import BackendSetup, find_key, read_key, read_options
 
@@ -112,15 +112,12 @@ class OpenAIBackend(RemoteBackend):
             return fault_of_kind("connection", f"The connection to {self._who} failed: {why}.")
         if not isinstance(error, openai.APIError):
             return None
-        response = getattr(error, "response", None)
-        status = cast("int | None", getattr(error, "status_code", None))
         body = cast("Mapping[str, Any]", error.body) if isinstance(error.body, Mapping) else {}
-        kind = kind_of(status, (body.get("code"), body.get("type")))
-        what = shortened(redacted(str(body.get("message") or error.message), self._key))
-        said = f"{self._who} answered {status}" if status else f"{self._who} reported an error in its answer"
-        return fault_of_kind(
-            kind, f"{said}: {what}.", retry_after_s(response.headers if response is not None else None)
-        )
+        status, headers = None, None
+        if isinstance(error, openai.APIStatusError):
+            status, headers = error.status_code, error.response.headers
+        words = (body.get("code"), body.get("type"))
+        return self._answered(status, words, body.get("message") or error.message, retry_after_s(headers))
 
 
 class CompatibleBackend(OpenAIBackend):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr
 
 from kamebench.errors import BackendFault
 from kamebench.llm.base import Backend, ChatRequest, StreamEnd, TextChunk
-from kamebench.llm.faults import fault_of_kind, redacted, shortened
+from kamebench.llm.faults import fault_of_kind, kind_of, redacted, shortened
 from kamebench.llm.setup import BackendOptions
 
 # Where a library reports a broken connection with an exception of its own.
@@ -137,6 +137,14 @@ class RemoteBackend(Backend):
         if isinstance(error, OSError) or module in _NETWORK_MODULES:
             return fault_of_kind("connection", f"The connection to {self._who} failed: {what}.")
         return fault_of_kind("protocol", f"{self._who} sent what cannot be understood: {what}.")
+
+    def _answered(
+        self, status: int | None, words: Iterable[object], message: object, wait_s: float | None
+    ) -> BackendFault:
+        """The fault of an error answer; `status` None: it came within a stream."""
+        said = f"answered {status}" if status else "reported an error in its answer"
+        what = shortened(redacted(str(message), self._key)).rstrip(".")
+        return fault_of_kind(kind_of(status, words), f"{self._who} {said}: {what}.", wait_s)
 
     @property
     def _who(self) -> str:
