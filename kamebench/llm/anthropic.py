@@ -49,14 +49,16 @@ class AnthropicBackend(RemoteBackend):
             api_key=self._key.get_secret_value(), base_url=self._url, max_retries=0, timeout=None
         )
 
+    def _takes_temperature(self) -> bool:
+        return _TAKES_TEMPERATURE.match(self.name) is not None
+
     async def _disconnect(self) -> None:
         await self._client.close()
 
     async def _receive(self, request: ChatRequest) -> AsyncIterator[TextChunk | StreamEnd]:
         system = "\n\n".join(m.content for m in request.messages if m.role == "system")
         settings: dict[str, Any] = {"system": system} if system else {}
-        send = self._options.send_temperature
-        if send or (send is None and _TAKES_TEMPERATURE.match(self.name)):
+        if self._sends_temperature:
             settings["temperature"] = request.temperature
         finish: FinishReason = "unknown"
         ended = False
@@ -64,7 +66,7 @@ class AnthropicBackend(RemoteBackend):
         said: int | None = None
         stream = await self._client.messages.create(
             model=self.name,
-            messages=[{"role": m.role, "content": m.content} for m in request.messages if m.role != "system"],
+            messages=_turns(request),
             max_tokens=request.max_tokens or self._options.default_max_tokens or MAX_TOKENS,
             stream=True,
             **settings,

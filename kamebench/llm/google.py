@@ -70,7 +70,7 @@ class GoogleBackend(RemoteBackend):
         thinking = self._thinking_budget
         return types.GenerateContentConfig(
             system_instruction=system or None,
-            temperature=None if self._options.send_temperature is False else request.temperature,
+            temperature=request.temperature if self._sends_temperature else None,
             max_output_tokens=request.max_tokens or self._options.default_max_tokens,
             thinking_config=None if thinking is None else types.ThinkingConfig(thinking_budget=thinking),
             automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),

@@ -66,11 +66,13 @@ class OpenAIBackend(RemoteBackend):
     async def _disconnect(self) -> None:
         await self._client.close()
 
+    def _takes_temperature(self) -> bool:
+        return not _REASONING.match(self.name)
+
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent beside model and messages."""
         settings: dict[str, Any] = {}
-        send = self._options.send_temperature
-        if send or (send is None and not _REASONING.match(self.name)):
+        if self._sends_temperature:
             settings["temperature"] = request.temperature
         limit = request.max_tokens or self._options.default_max_tokens
         if limit is not None:
@@ -133,10 +135,11 @@ class CompatibleBackend(OpenAIBackend):
     def _find_key(self) -> SecretStr | None:
         return find_key(COMPATIBLE_KEY_VARIABLE)
 
+    def _takes_temperature(self) -> bool:
+        return True
+
     def _settings(self, request: ChatRequest) -> dict[str, Any]:
         settings = super()._settings(request)
-        if self._options.send_temperature is None:
-            settings["temperature"] = request.temperature
         if "max_completion_tokens" in settings:  # the older name is the one that all servers know
             settings["max_tokens"] = settings.pop("max_completion_tokens")
         return settings

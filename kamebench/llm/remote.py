@@ -98,7 +98,17 @@ class RemoteBackend(Backend):
             "family": self.family,
             "host": urlsplit(self._url).hostname,
             **self._options.model_dump(),
+            "send_temperature": self._sends_temperature,
         }
+
+    def _takes_temperature(self) -> bool:
+        """Whether a model of this name accepts one."""
+        return True
+
+    @property
+    def _sends_temperature(self) -> bool:
+        wanted = self._options.send_temperature
+        return self._takes_temperature() if wanted is None else wanted
 
     async def _next(
         self, arrivals: asyncio.Queue[TextChunk | StreamEnd | BackendFault], limit_s: float, awaited: str
