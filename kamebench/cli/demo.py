@@ -21,19 +21,18 @@ def command(limit: int, folder: Path, open_it: bool) -> None:
     """
     import os
     import sys
-    import webbrowser
 
-    from kamebench.cli.reporting import build_report
+    from kamebench.cli.report import build, show_site
     from kamebench.cli.running import start_run
 
     for backend in ("local", "reference"):
         start_run(backend=backend, limit=limit, results=folder / "results")
-    index = build_report(folder / "results", folder / "reports")
-    click.echo(f"\nReport: {index}")
-    has_screen = sys.platform in ("darwin", "win32") or bool(
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    site = build(folder / "results", folder / "reports")
+    show_site(site)
+    has_screen = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
     )
     if open_it and has_screen:
-        webbrowser.open(index.resolve().as_uri())
+        click.launch(site.index.resolve().as_uri())
     else:
-        click.echo("Open it in a browser.")
+        click.echo(f"Open it in a browser: {site.index.resolve().as_uri()}")

@@ -21,6 +21,17 @@ def command(results: Path, out: Path, show: bool, as_json: bool) -> None:
     """Build the HTML leaderboard and report from stored runs."""
     import json
 
+    site = build(results, out)
+    if as_json:
+        click.echo(json.dumps(_plain(site), indent=1))
+    else:
+        show_site(site)
+    if show:
+        click.launch(site.index.resolve().as_uri())
+
+
+def build(results: Path, out: Path) -> Site:
+    """Build the site with progress at the terminal."""
     from kamebench.cli.console import Reporter
     from kamebench.errors import UserError
     from kamebench.report.site import build_site
@@ -34,16 +45,10 @@ def command(results: Path, out: Path, show: bool, as_json: bool) -> None:
             nonlocal stage
             if name != stage:
                 stage = name
-                reporter.stage(name, total)
+                reporter.stage(f"Building {name}", total)
             reporter.step()
 
-        site = build_site(results, out, progress)
-    if as_json:
-        click.echo(json.dumps(_plain(site), indent=1))
-    else:
-        _print(site)
-    if show:
-        click.launch(site.index.resolve().as_uri())
+        return build_site(results, out, progress)
 
 
 def _plain(site: Site) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def _rows(group: Group) -> list[dict[str, Any]]:
     ]
 
 
-def _print(site: Site) -> None:
+def show_site(site: Site) -> None:
     from rich.markup import escape
 
     from kamebench.cli.console import console, table

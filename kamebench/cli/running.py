@@ -49,7 +49,7 @@ def start_run(  # noqa: PLR0913 one parameter an option of the command
         backend_url=backend_url,
         task=task_name,
         questions=tuple(question.id for question in questions),
-        pace=pace or runner.default_pace(file),
+        pace=pace,
         seed=seed,
         sessions=sessions,
         wait=not no_wait,

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 from kamebench.asr.base import Partial, StreamingRecogniser
 from kamebench.audio import FRAME_NS, Frame
 from kamebench.clock import Activity, Operation
-from kamebench.errors import BackendFault, WorldFault
+from kamebench.errors import BackendFault, KamebenchError, UserError, WorldFault
 from kamebench.events import Event, Fault, Heard, OracleIn, StageMark
 from kamebench.llm.base import Backend, ChatRequest, StreamEnd, TextChunk, TurnContext
 from kamebench.oracle import rebuild
@@ -136,7 +136,7 @@ class TandemLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._frame = 0  # the step that comes next
         self._received = -1
-        self._error: WorldFault | None = None
+        self._error: KamebenchError | None = None
         self.usage = LoopUsage()
 
     def start(self) -> None:
@@ -318,6 +318,9 @@ class TandemLoop:
             arrivals.put_nowait((operation.due_ns(), StreamEnd("unknown")))
         except WorldFault as error:
             arrivals.put_nowait((operation.due_ns(), error))
+        except UserError as error:  # nobody's fault, such as a limit of cost: it ends the run
+            self._error = error
+            arrivals.put_nowait((operation.due_ns(), StreamEnd("cancelled")))
         except Exception as error:
             fault = BackendFault(f"{self._backend.name}: {type(error).__name__}: {error}", kind="error")
             arrivals.put_nowait((operation.due_ns(), fault))

@@ -20,7 +20,7 @@ from kamebench.asr import open_recogniser
 from kamebench.asr.base import Recogniser
 from kamebench.audio import Frame, Pcm, samples_to_ns
 from kamebench.clock import Operation
-from kamebench.errors import BadConfig, EngineFault, WorldFault
+from kamebench.errors import BadConfig, EngineFault, KamebenchError, UserError, WorldFault
 from kamebench.events import AudioOut, Event, Fault, Heard, OutputFlushed, StageMark, TextOut
 from kamebench.llm.base import Backend, ChatRequest, Message, StreamEnd, TurnContext
 from kamebench.speech import normalise, open_engine
@@ -85,7 +85,7 @@ class CascadeSession(Session):
         self._task: asyncio.Task[None] | None = None
         self._frame = -1
         self._queue_end_ns = 0
-        self._error: WorldFault | None = None
+        self._error: KamebenchError | None = None
 
     async def send(self, frame: Frame) -> None:
         if self._error is not None:
@@ -135,6 +135,8 @@ class CascadeSession(Session):
                 await self._think_and_speak(answer)
         except WorldFault as error:
             self._fail(error)
+        except UserError as error:  # nobody's fault, such as a limit of cost: it ends the run
+            self._error = error
         except Exception as error:  # an engine that dies in its own way
             self._fail(EngineFault(f"{type(error).__name__}: {error}", kind="crash", party="system"))
         finally:
@@ -149,7 +151,7 @@ class CascadeSession(Session):
             await thinking
         finally:
             thinking.cancel()
-            with suppress(asyncio.CancelledError, WorldFault):
+            with suppress(asyncio.CancelledError, KamebenchError):
                 await thinking
 
     async def _think(self, answer: Answer, sentences: asyncio.Queue[str | None]) -> None:
@@ -235,7 +237,6 @@ class CascadeSystem(System):
         }
 
     async def aclose(self) -> None:
-        await self._parts.backend.aclose()
         await call_in_thread(self._parts.recogniser.close)
         await call_in_thread(self._parts.voice.close)
 

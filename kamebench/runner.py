@@ -1,0 +1,372 @@
+"""One run: every question of a task played to a system, then measured, transcribed, scored and sealed.
+
+What is recorded is never thrown away: a killed run goes on with `resume`, and a question that is played again
+keeps its earlier attempt beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import Field
+
+from kamebench import __version__, assets, environment, store
+from kamebench.asr import open_recogniser
+from kamebench.audio import FRAME_NS
+from kamebench.clock import NS_PER_S, Pace
+from kamebench.errors import BadConfig, BadRun
+from kamebench.judge import judge_name, open_judge, score_run
+from kamebench.judge.ablations import ablate, has_oracle
+from kamebench.judge.asking import Asker
+from kamebench.llm import open_backend
+from kamebench.llm.base import Backend, TurnContext
+from kamebench.llm.cost import CostLimit
+from kamebench.measure import measure_run
+from kamebench.records import Manifest, Record, SessionRecord
+from kamebench.session import Playing, Recorded, Timing, TurnInput, record
+from kamebench.speech import open_engine, synthesise
+from kamebench.speech.base import SpeechEngine
+from kamebench.systems import Setup, SystemFile, open_system
+from kamebench.systems.base import Capabilities, System
+from kamebench.tasks import Question, Task, load_task
+from kamebench.threads import call_in_thread
+from kamebench.transcribe import transcribe_run
+from kamebench.vad import open_streaming_detector
+
+END_POINTER = "webrtc"
+ROLES = {"local": "floor", "reference": "topline"}
+
+
+class Progress(Protocol):
+    """Hears what a run is doing. `stage` begins a stretch of `total` steps, `step` ends one of them."""
+
+    def stage(self, title: str, total: int) -> None: ...
+
+    def step(self, note: str = "") -> None: ...
+
+
+class RunPlan(Record):
+    """All that decides a run; kept in its manifest, so that it can be taken up again."""
+
+    system: SystemFile
+    backend: str | None
+    backend_url: str | None = None
+    task: str
+    questions: tuple[str, ...]
+    pace: Pace | None = Field(default=None, description="None: virtual where the system can, else realtime")
+    seed: int = 0
+    sessions: int = Field(default=1, ge=1)
+    wait: bool = True
+    voice: str = "piper:joe"
+    recogniser: str = "faster-whisper:tiny.en"
+    judge: str = "facts"
+    record_to: str | None = None
+    max_cost: float | None = Field(default=None, description="US dollars for the back-end of the system")
+    window_s: float = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What a run talks to, from its plan."""
+
+    plan: RunPlan
+    backend: Backend | None
+    system: System
+    voice: SpeechEngine
+
+    async def aclose(self) -> None:
+        await self.system.aclose()
+        if self.backend is not None:
+            await self.backend.aclose()
+        self.voice.close()
+
+
+async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progress) -> store.Run:
+    """Begin a new run under `results` and bring it to its end.
+
+    Raises:
+        UserError: the plan cannot be carried out. WorldFault: the system did not start.
+    """
+    task = load_task(plan.task, root)
+    opened = _open(plan)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(opened.aclose)
+        audio = await _spoken_hashes(opened.plan, task, opened.voice, progress)
+        run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        folder = results / plan.system.name / f"{task.name}@{task.version}" / run_id
+        store.write_record(folder / store.MANIFEST, _manifest(opened.plan, task, run_id, audio))
+        return await _carry_out(opened, task, folder, progress)
+
+
+async def resume(
+    folder: Path,
+    root: Path | None,
+    progress: Progress,
+    *,
+    retry_faults: bool = False,
+    max_cost: float | None = None,
+) -> store.Run:
+    """Take up a run that was stopped; with `retry_faults` play faulted questions again as a new attempt.
+
+    Raises:
+        BadRun: it is complete, or the task has changed since.
+    """
+    run = store.open_run(folder)
+    manifest = run.manifest
+    if manifest.status == "complete" and not retry_faults:
+        raise BadRun(
+            f"{folder}: the run is complete. Use --retry-faults to play its faulted questions again."
+        )
+    plan = RunPlan.model_validate(manifest.configuration["plan"])
+    if max_cost is not None:
+        plan = plan.model_copy(update={"max_cost": max_cost})
+    task = load_task(plan.task, root)
+    if task.sha256 != manifest.task_sha256:
+        raise BadRun(
+            f"{folder}: task '{task.name}' has changed since the run began "
+            f"({manifest.task_sha256[:12]} -> {task.sha256[:12]}). Restore the task or start a new run."
+        )
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    store.write_record(
+        folder / store.MANIFEST,
+        manifest.model_copy(update={"status": "running", "resumed": (*manifest.resumed, now), "files": {}}),
+    )
+    if retry_faults:
+        for question, session in run.sessions.items():
+            if session.fault is not None:
+                _set_aside(folder, question, session.attempt)
+    opened = _open(plan)
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(opened.aclose)
+        return await _carry_out(opened, task, folder, progress)
+
+
+def _open(plan: RunPlan) -> _Opened:
+    """Open back-end, system and voice; nothing heavy is loaded yet, and what cannot work is refused."""
+    backend: Backend | None = None
+    if plan.backend is not None:
+        record_to = Path(plan.record_to) if plan.record_to else None
+        backend = open_backend(plan.backend, url=plan.backend_url, record=record_to, max_cost=plan.max_cost)
+    system = open_system(plan.system, Setup(plan.system.options, backend, plan.backend, plan.sessions))
+    can, name = system.capabilities, plan.system.name
+    pace = plan.pace or ("virtual" if can.knows_idle else "realtime")
+    if pace not in can.paces():
+        raise BadConfig(
+            f"system '{name}' cannot run in pace '{pace}'. It can run in: {', '.join(can.paces())}."
+        )
+    if plan.sessions > can.max_sessions:
+        raise BadConfig(
+            f"--sessions {plan.sessions}: system '{name}' holds at most {can.max_sessions} conversation(s) "
+            "side by side. Ask for fewer."
+        )
+    return _Opened(plan.model_copy(update={"pace": pace}), backend, system, open_engine(plan.voice))
+
+
+def _manifest(plan: RunPlan, task: Task, run_id: str, audio: dict[str, str]) -> Manifest:
+    assert plan.pace is not None
+    commit, dirty = environment.git_state(Path.cwd())
+    backend = plan.backend
+    return Manifest(
+        kamebench_version=__version__,
+        run_id=run_id,
+        status="running",
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        system=plan.system.name,
+        backend=backend,
+        label=f"{plan.system.name} + {backend}" if backend else plan.system.name,
+        role=ROLES.get(backend or "", "system"),  # pyright: ignore[reportArgumentType]
+        task=task.name,
+        task_version=task.version,
+        task_sha256=task.sha256,
+        pace=plan.pace,
+        seed=plan.seed,
+        questions=plan.questions,
+        n_turns=len(audio),
+        configuration={"plan": plan.model_dump(mode="json")},
+        audio=audio,
+        packages=environment.package_versions(),
+        hardware=environment.hardware(),
+        git_commit=commit,
+        git_dirty=dirty,
+        primary_score=None if plan.judge == "none" else f"{judge_name(plan.judge)}.spoken",
+    )
+
+
+def _chosen(plan: RunPlan, task: Task) -> list[Question]:
+    by_id = {question.id: question for question in task.questions}
+    return [by_id[name] for name in plan.questions]
+
+
+async def _spoken_hashes(
+    plan: RunPlan, task: Task, voice: SpeechEngine, progress: Progress
+) -> dict[str, str]:
+    """Speak every turn into the cache; 'question/turn' -> hash of its audio."""
+    questions = _chosen(plan, task)
+    progress.stage("Speaking the questions", sum(len(question.turns) for question in questions))
+    found: dict[str, str] = {}
+    for question in questions:
+        for turn in await _inputs(task, question, voice):
+            found[f"{question.id}/{turn.turn}"] = turn.spoken.audio_sha256
+            progress.step(f"{question.id}/{turn.turn}")
+    return found
+
+
+async def _inputs(task: Task, question: Question, voice: SpeechEngine) -> list[TurnInput]:
+    references = tuple(turn.reference for turn in question.turns)
+    inputs: list[TurnInput] = []
+    for number, turn in enumerate(question.turns, start=1):
+        spoken, pcm = await call_in_thread(lambda text=turn.text: synthesise(text, voice))
+        context = TurnContext(task.name, question.id, question.category, number, references)
+        inputs.append(TurnInput(number, spoken, pcm, context))
+    return inputs
+
+
+async def _carry_out(opened: _Opened, task: Task, folder: Path, progress: Progress) -> store.Run:
+    """Play what was not played yet, then measure, transcribe, score and seal; the manifest comes last."""
+    plan, began = opened.plan, time.perf_counter()
+    await _record_all(opened, task, folder, progress)
+    sessions_s = round(time.perf_counter() - began, 3)
+    await _derive(opened, task, folder, progress)
+    usage = {"sessions_s": sessions_s, "system": opened.system.usage()}
+    if opened.backend is not None:
+        usage["backend"] = opened.backend.usage()
+    described = {"system": opened.system.describe()}
+    if opened.backend is not None:
+        described["backend"] = opened.backend.describe()
+    manifest = store.open_run(folder).manifest
+    store.seal(
+        folder,
+        status="complete",
+        finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        configuration={"plan": plan.model_dump(mode="json"), **described},
+        usage={**manifest.usage, **usage},
+        assets=assets.used(),
+    )
+    return store.open_run(folder)
+
+
+async def _derive(opened: _Opened, task: Task, folder: Path, progress: Progress) -> None:
+    """Measures, transcripts and verdicts of what was recorded."""
+    plan = opened.plan
+    await call_in_thread(lambda: measure_run(store.open_run(folder), progress))
+    recogniser = open_recogniser(plan.recogniser)
+    try:
+        await call_in_thread(lambda: transcribe_run(store.open_run(folder), recogniser, progress))
+    finally:
+        recogniser.close()
+    if plan.judge == "none":
+        return
+    judge = open_judge(plan.judge)
+    try:
+        run = store.open_run(folder)
+        await score_run(run, judge, task=task, progress=progress)
+        backend = opened.backend
+        if backend is not None and has_oracle(run):
+            asker = Asker(lambda: backend)
+            await ablate(store.open_run(folder), judge, task=task, backend=asker, progress=progress)
+    finally:
+        await judge.aclose()
+
+
+async def _record_all(opened: _Opened, task: Task, folder: Path, progress: Progress) -> None:
+    """Play every question that has no finished session yet."""
+    plan, system = opened.plan, opened.system
+    left = [q for q in _chosen(plan, task) if not (folder / "sessions" / q.id / store.SESSION).exists()]
+    if not left:
+        return
+    progress.stage(f"Starting {plan.system.name}", 1)
+    await system.start()
+    progress.step()
+    progress.stage(f"Talking to {plan.system.name}", len(left))
+    free = asyncio.Semaphore(plan.sessions)
+    timing = _timing(plan, system.capabilities)
+
+    stopped: list[CostLimit] = []
+
+    async def one(place: int, question: Question) -> None:
+        async with free:
+            if stopped or _too_dear(opened.backend, stopped):
+                return
+            # Side by side, sessions share the cores best when their frames are not all due at once.
+            await asyncio.sleep(FRAME_NS / NS_PER_S * (place % plan.sessions) / plan.sessions)
+            turns = await _inputs(task, question, opened.voice)
+            how = Playing(plan.pace or "realtime", _seed(plan.seed, question.id), timing)
+            result = await _record_question(folder, question, system, turns, how)
+            faulted = f" fault: {result.fault.party}: {result.fault.kind}" if result.fault else ""
+            progress.step(f"{question.id}{faulted}")
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for place, question in enumerate(left):
+                group.create_task(one(place, question))
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    if stopped:
+        raise CostLimit(f"{stopped[0]} Go on with: kamebench run --resume {folder} --max-cost DOLLARS")
+
+
+def _too_dear(backend: Backend | None, stopped: list[CostLimit]) -> bool:
+    """Whether the limit of cost is reached; conversations that run already are played to their end."""
+    try:
+        if backend is not None:
+            backend.check_cost()
+    except CostLimit as error:
+        stopped.append(error)
+    return bool(stopped)
+
+
+def _timing(plan: RunPlan, can: Capabilities) -> Timing:
+    return Timing(
+        window_s=min(plan.window_s, can.idle_prompt_s or plan.window_s),
+        quiet_before_s=2.0 if plan.wait else 0.0,
+        quiet_after_s=2.0 if can.knows_idle else 3.0,
+    )
+
+
+async def _record_question(
+    folder: Path, question: Question, system: System, turns: Sequence[TurnInput], how: Playing
+) -> Recorded:
+    place = folder / "sessions" / question.id
+    attempt = 1 + len(list((folder / "attempts").glob(f"{question.id}-*")))
+    shutil.rmtree(place, ignore_errors=True)  # unfinished: it has no session.json
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    detector = open_streaming_detector(END_POINTER)
+    result = await record(system, turns, place, detector, how)
+    session = SessionRecord(
+        question_id=question.id,
+        category=question.category,
+        attempt=attempt,
+        seed=how.seed,
+        started_at=started,
+        pace=how.pace,
+        turns=tuple(result.marks),
+        n_turns_expected=len(turns),
+        fault=result.fault,
+        n_samples=result.n_samples,
+        clipped_samples=result.clipped_samples,
+        end_pointer=detector.name,
+        files=store.hashes_of(place),
+    )
+    store.write_record(place / store.SESSION, session)
+    return result
+
+
+def _set_aside(folder: Path, question: str, attempt: int) -> None:
+    kept = folder / "attempts" / f"{question}-{attempt}"
+    kept.parent.mkdir(exist_ok=True)
+    (folder / "sessions" / question).rename(kept)
+
+
+def _seed(seed: int, question: str) -> int:
+    """A session's seed: from the run's seed and the question alone, whatever else is asked."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{question}".encode()).digest()[:4], "big")
