@@ -59,7 +59,8 @@ class AnthropicBackend(RemoteBackend):
         system = "\n\n".join(m.content for m in request.messages if m.role == "system")
         settings: dict[str, Any] = {"system": system} if system else {}
         if self._sends_temperature:
-            settings["temperature"] = request.temperature
+            # Not by its own name: newer SDKs have dropped the parameter, the older models have not.
+            settings["extra_body"] = {"temperature": request.temperature}
         finish: FinishReason = "unknown"
         ended = False
         asked: int | None = None

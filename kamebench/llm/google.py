@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, cast
 
+import httpx2
 from google import genai
 from google.genai import errors, types
 from pydantic import Field
@@ -12,7 +13,7 @@ from pydantic import Field
 from kamebench.errors import BackendFault
 from kamebench.llm.base import Backend, ChatRequest, FinishReason, StreamEnd, TextChunk, Usage
 from kamebench.llm.faults import retry_after_s
-from kamebench.llm.remote import RemoteBackend, RemoteOptions
+from kamebench.llm.remote import RemoteBackend, RemoteOptions, is_loopback
 from kamebench.llm.setup import BackendSetup, read_key, read_options
 
 GOOGLE_URL = "https://generativelanguage.googleapis.com/"
@@ -44,6 +45,7 @@ class GoogleBackend(RemoteBackend):
     billed = True
 
     _client: genai.Client
+    _http: httpx2.AsyncClient
 
     def __init__(self, model: str, url: str, options: GoogleOptions) -> None:
         super().__init__(model, url, options)
@@ -51,18 +53,22 @@ class GoogleBackend(RemoteBackend):
 
     def _connect(self) -> None:
         self._key = read_key(self.provider, *KEY_VARIABLES)
+        self._http = httpx2.AsyncClient(timeout=None, trust_env=not is_loopback(self._url))
         self._client = genai.Client(
             api_key=self._key.get_secret_value(),
             vertexai=False,
             http_options=types.HttpOptions(
                 base_url=self._url,
-                # Without this the SDK waits up to ten seconds and asks again when a connection fails.
+                # Else the SDK takes aiohttp where it is installed, and with it waits up to ten seconds and
+                # asks again when a connection fails.
+                httpx_async_client=self._http,
                 retry_options=types.HttpRetryOptions(attempts=1),
             ),
         )
 
     async def _disconnect(self) -> None:
         await self._client.aio.aclose()
+        await self._http.aclose()
         self._client.close()
 
     def _config(self, request: ChatRequest) -> types.GenerateContentConfig:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, ClassVar, cast
-from urllib.parse import urlsplit
 
 import openai
 from pydantic import SecretStr
@@ -13,7 +12,7 @@ from pydantic import SecretStr
 from kamebench.errors import BackendFault, BadConfig
 from kamebench.llm.base import Backend, ChatRequest, FinishReason, StreamEnd, TextChunk, Usage
 from kamebench.llm.faults import fault_of_kind, retry_after_s
-from kamebench.llm.remote import RemoteBackend, RemoteOptions
+from kamebench.llm.remote import RemoteBackend, RemoteOptions, is_loopback
 from kamebench.llm.setup import BackendSetup, find_key, read_key, read_options
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -143,12 +142,6 @@ class CompatibleBackend(OpenAIBackend):
         if "max_completion_tokens" in settings:  # the older name is the one that all servers know
             settings["max_tokens"] = settings.pop("max_completion_tokens")
         return settings
-
-
-def is_loopback(url: str) -> bool:
-    """Whether an address is this machine."""
-    host = urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def create(setup: BackendSetup) -> Backend:

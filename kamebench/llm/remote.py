@@ -159,3 +159,9 @@ class RemoteBackend(Backend):
     @property
     def _who(self) -> str:
         return f"{self.provider} ({self.name} at {urlsplit(self._url).netloc.rpartition('@')[2]})"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is this machine."""
+    host = urlsplit(url).hostname or ""
+    return host in ("localhost", "::1") or host.startswith("127.")
