@@ -6,9 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from kamebench.clock import NS_PER_S, Clock, MonotonicClock
-from kamebench.errors import WorldFault
+from kamebench.errors import BackendFault, WorldFault
 from kamebench.judge.limit import AdaptiveLimit
 from kamebench.llm.base import Backend, ChatRequest, Completion
 
@@ -29,9 +30,8 @@ class Retries:
 
     def pause_s(self, failed: int, error: WorldFault) -> float:
         """The provider's own word where it gave one, else doubled each time, with jitter."""
-        stated: float | None = getattr(error, "retry_after_s", None)
-        if stated is not None:
-            return stated
+        if isinstance(error, BackendFault) and error.retry_after_s is not None:
+            return error.retry_after_s
         return self.first_pause_s * 2 ** (failed - 1) * random.uniform(0.75, 1.25)  # noqa: S311
 
 
@@ -58,7 +58,8 @@ class Asker:
         self._backend: Backend | None = None
         self._opening = asyncio.Lock()
         self._hopeless: WorldFault | None = None
-        self.counts = {"requests": 0, "input_tokens": 0, "output_tokens": 0}
+        self.requests = 0
+        self._usage: dict[str, Any] = {}
 
     async def complete(self, request: ChatRequest) -> Completion:
         """One answer.
@@ -66,7 +67,7 @@ class Asker:
         Raises:
             WorldFault: the last fault, when it cannot pass or the bounds are reached. After a fault that
                 concerns every request (a refused key) all later ones fail with it, unasked.
-            UserError: the back-end cannot be opened.
+            UserError: the back-end cannot be opened, or its limit of cost is reached.
         """
         began_ns, failed = self._clock.now_ns(), 0
         while True:
@@ -96,11 +97,8 @@ class Asker:
         if self._hopeless is not None:  # it failed while this one waited for its place
             raise self._hopeless
         backend = await self._opened()
-        self.counts["requests"] += 1
-        completion = await backend.complete(request)
-        self.counts["input_tokens"] += completion.usage.input_tokens or 0
-        self.counts["output_tokens"] += completion.usage.output_tokens or 0
-        return completion
+        self.requests += 1
+        return await backend.complete(request)
 
     async def _opened(self) -> Backend:
         async with self._opening:
@@ -110,8 +108,13 @@ class Asker:
                 self._backend = backend
             return self._backend
 
+    def usage(self) -> dict[str, Any]:
+        """What the back-end counted: requests, tokens and cost by 'family:model'."""
+        return self._usage if self._backend is None else self._backend.usage()
+
     async def aclose(self) -> None:
         """Release the back-end. May be called twice."""
         backend, self._backend = self._backend, None
         if backend is not None:
+            self._usage = backend.usage()
             await backend.aclose()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from kamebench.judge.limit import AdaptiveLimit, OnWait
+from kamebench.llm.cost import Estimate
 from kamebench.records import Verdict
 from kamebench.tasks import Fact, Task
 
@@ -62,7 +63,7 @@ class JudgeOptions:
         speech_aware: tell a language model that the answer was spoken and recognised.
         url: of an openai-compatible server.
         cache: folder of earlier verdicts; None: the default one. use_cache False: ask anew, keep nothing.
-        max_cost: US dollars after which it stops.
+        max_cost: US dollars after which it stops; for each judge of a panel.
         limits: requests in flight by provider, shared by the judges of a panel.
     """
 
@@ -128,6 +129,11 @@ class Judge(ABC):
         """What is to be said about all verdicts of a run together; for a panel its agreement."""
         del verdicts
         return {}
+
+    def estimate(self, items: list[Item], repeats: int) -> list[Estimate]:
+        """What judging these would ask and cost beside what is cached; one for each model."""
+        del items, repeats
+        return []
 
     def usage(self) -> dict[str, Any]:
         """Requests, tokens and cost so far; empty for a judge that costs nothing."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from kamebench.judge.parsing import RatingParser, parse_published, parse_rating
 from kamebench.judge.prompts import published_prompts, single_messages, single_prompt
 from kamebench.judge.shield import Shielded, shield
 from kamebench.llm.base import ChatRequest, Completion, Message
+from kamebench.llm.cost import Estimate, Load, estimate, estimate_tokens
 from kamebench.records import Verdict
 
 TEMPERATURE = 0.0
@@ -24,6 +26,9 @@ MAX_TOKENS = 2048
 """As FastChat's llm_judge."""
 ASK_AGAIN = 3
 """How often a judge without a verdict is asked again."""
+VERDICT_TOKENS = 250
+"""A typical explanation with its verdict; for estimates only."""
+BILLED = ("openai", "anthropic", "google")
 
 
 class ModelJudge(Judge):
@@ -82,12 +87,32 @@ class ModelJudge(Judge):
         return sorted(items, key=lambda item: (item.turn, item.category in REFERENCE_CATEGORIES))
 
     def usage(self) -> dict[str, Any]:
-        return {**self._asker.counts, "cached": self._cached}
+        return {"requests": self._asker.requests, "cached": self._cached, "models": self._asker.usage()}
+
+    def estimate(self, items: list[Item], repeats: int) -> list[Estimate]:
+        from kamebench.llm import resolve
+
+        asked = [
+            messages
+            for item in items
+            for repeat in range(repeats)
+            if not self._known(self.key(item, messages := self.messages(item), repeat))
+        ]
+        tokens = [sum(estimate_tokens(message.content) for message in messages) for messages in asked]
+        load = Load(len(asked), math.ceil(sum(tokens) / max(1, len(tokens))), VERDICT_TOKENS)
+        provider, model = resolve(self.spec)
+        return [estimate(provider, model, load, billed=provider in BILLED)]
+
+    def messages(self, item: Item) -> tuple[Message, ...]:
+        """The request about an item, its answers made harmless."""
+        return single_messages(item, [one.text for one in self._shown(item)], speech_aware=self.speech_aware)
+
+    def _shown(self, item: Item) -> list[Shielded]:
+        return [Shielded(text) if self.published else shield(text) for text in item.answers]
 
     async def judge(self, item: Item, repeat: int = 0) -> Verdict:
-        shown = [Shielded(text) if self.published else shield(text) for text in item.answers]
-        messages = single_messages(item, [one.text for one in shown], speech_aware=self.speech_aware)
-        changed = [span for one in shown for span in one.changed]
+        messages = self.messages(item)
+        changed = [span for one in self._shown(item) for span in one.changed]
         detail: dict[str, Any] = {"prompt": single_prompt(item).name}
         if changed:
             detail["neutralised"] = changed
@@ -129,11 +154,9 @@ class ModelJudge(Judge):
         Raises:
             WorldFault: the judge could not be asked. UserError: it cannot be opened.
         """
-        if self._cache is not None and (known := self._cache.get(key)) is not None:
-            found = parse(known.text)
-            if found is not None:
-                self._cached += 1
-                return found, [known.text]
+        if (known := self._known(key)) is not None and (found := parse(known.text)) is not None:
+            self._cached += 1
+            return found, [known.text]
         texts: list[str] = []
         request = ChatRequest(messages, TEMPERATURE, MAX_TOKENS)
         for _ in range(1 if self.published else 1 + ASK_AGAIN):
@@ -146,6 +169,9 @@ class ModelJudge(Judge):
                 self._keep(key, completion)
                 return found, texts
         return None, texts
+
+    def _known(self, key: dict[str, Any]) -> CachedAnswer | None:
+        return None if self._cache is None else self._cache.get(key)
 
     def _read(self, completion: Completion, parse: Callable[[str], Any]) -> Any:
         """Nothing is read from an answer that was cut off, except as published."""
@@ -178,7 +204,7 @@ def create(options: JudgeOptions) -> ModelJudge:
     from kamebench.llm import open_backend, resolve
 
     resolve(options.spec)
-    return ModelJudge(options, lambda: open_backend(options.spec, url=options.url))
+    return ModelJudge(options, lambda: open_backend(options.spec, url=options.url, max_cost=options.max_cost))
 
 
 def slug(spec: str) -> str:

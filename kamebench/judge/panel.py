@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kamebench.judge.base import Item, Judge
 from kamebench.judge.limit import OnWait
+from kamebench.llm.cost import Estimate
 from kamebench.records import Verdict
 from kamebench.tasks import Task
 
@@ -45,6 +46,9 @@ class Panel(Judge):
 
     def order(self, items: list[Item]) -> list[Item]:
         return self.judges[0].order(items)
+
+    def estimate(self, items: list[Item], repeats: int) -> list[Estimate]:
+        return [row for judge in self.judges for row in judge.estimate(items, repeats)]
 
     def usage(self) -> dict[str, Any]:
         return {judge.name: usage for judge in self.judges if (usage := judge.usage())}

@@ -12,6 +12,7 @@ from kamebench.errors import BadRun, UserError
 from kamebench.judge.answers import answers_of
 from kamebench.judge.base import Item, Judge, Progress, References
 from kamebench.judge.items import plan_of
+from kamebench.llm.cost import Estimate
 from kamebench.records import Verdict, VerdictFile, What
 from kamebench.store import Run
 from kamebench.tasks import Task
@@ -67,6 +68,22 @@ async def score_run(
     )
     write_scores(run, file)
     return file
+
+
+def estimate_run(
+    run: Run,
+    judge: Judge,
+    *,
+    task: Task,
+    what: What = "spoken",
+    references: References | None = None,
+    repeats: int = 1,
+) -> list[Estimate]:
+    """What `score_run` would ask and cost, nothing asked; answers in the cache cost nothing."""
+    _check(run, task, judge, repeats)
+    chosen = references or judge.references
+    plan = plan_of(run, task, answers_of(run, what), chosen, needs_history=judge.needs_history)
+    return judge.estimate([item for item in plan.values() if isinstance(item, Item)], repeats)
 
 
 def score_name(judge: Judge, references: References | None = None, repeats: int = 1) -> str:

@@ -17,7 +17,9 @@ from kamebench.judge.limit import AdaptiveLimit
 from kamebench.judge.model import ModelJudge, family_of, slug
 from kamebench.judge.panel import Panel, agreement, krippendorff_alpha
 from kamebench.judge.prompts import Prompt
+from kamebench.judge.score import estimate_run
 from kamebench.llm.base import Backend, ChatRequest
+from kamebench.llm.cost import CostLimit, Ledger, Meter
 from kamebench.store import open_run
 from tests.synthetic import Planted, make_run
 from tests.unit.judge_parts import Answering, judged_run, make_task
@@ -154,13 +156,43 @@ async def test_a_cached_run_is_scored_again_without_a_key(tmp_path: Path) -> Non
     second = await score_run(run, again, task=make_task(), repeats=2)
     assert second == first
     assert (asked, len(backend.requests)) == (8, 8)
-    assert again.usage() == {"requests": 0, "cached": 8, "input_tokens": 0, "output_tokens": 0}
+    assert again.usage() == {"requests": 0, "cached": 8, "models": {}}
     # Another set of references, another model and another answer are other requests.
     with pytest.raises(MissingKey):
         await score_run(run, again, task=make_task(), references="original")
     other = ModelJudge(JudgeOptions("gpt-4.1-nano", cache=tmp_path / "cache"), no_backend)
     with pytest.raises(MissingKey):
         await score_run(run, other, task=make_task())
+
+
+async def test_what_it_will_cost_is_known_before_and_nothing_once_it_is_cached(tmp_path: Path) -> None:
+    judge, backend = make_judge(tmp_path, lambda request: "Rating: [[6]]")
+    run = judged_run(tmp_path)
+    (before,) = estimate_run(run, judge, task=make_task(), repeats=2)
+    assert before.requests == 8
+    assert before.usd == pytest.approx((2.0 * before.input_tokens + 8.0 * before.output_tokens) / 1e6)
+    assert not backend.requests
+    await score_run(run, judge, task=make_task(), repeats=2)
+    (after,) = estimate_run(run, judge, task=make_task(), repeats=2)
+    assert (after.requests, after.usd) == (0, 0)
+
+
+async def test_a_limit_of_cost_stops_and_keeps_what_was_judged(tmp_path: Path) -> None:
+    inner = Answering(lambda request: "Rating: [[6]]")
+    inner.name, inner.billed = "gpt-4.1", True
+
+    def options() -> JudgeOptions:
+        return JudgeOptions("gpt-4.1", cache=tmp_path / "cache", limits={"openai": AdaptiveLimit(1)})
+
+    run = judged_run(tmp_path)
+    dear = ModelJudge(options(), lambda: Meter(inner, Ledger(max_cost=2.5e-4)))
+    with pytest.raises(CostLimit):
+        await score_run(run, dear, task=make_task())
+    asked = len(inner.requests)
+    assert 0 < asked < 4
+    assert "gpt-4.1.spoken" not in open_run(run.path).scores
+    await score_run(run, ModelJudge(options(), lambda: Meter(inner, Ledger())), task=make_task())
+    assert len(inner.requests) == 4
 
 
 async def test_a_damaged_cache_file_is_asked_about_anew(tmp_path: Path) -> None:
@@ -229,7 +261,7 @@ async def test_faults_that_pass_are_waited_out(tmp_path: Path) -> None:
 
 async def test_a_stated_pause_is_kept(tmp_path: Path) -> None:
     told = fault("rate_limit")
-    told.retry_after_s = 17.0  # type: ignore[attr-defined]
+    told.retry_after_s = 17.0
     statuses, waited_ns = await scored(tmp_path, Failing([told]))
     assert statuses == ["scored"]
     assert waited_ns == 17 * NS_PER_S
