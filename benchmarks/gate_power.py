@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kamebench.gate.decision import RuleResult, Tested, judge, overall
+from kamebench.gate.decision import RuleLoss, RuleResult, judge, overall
 from kamebench.gate.rules import DEFAULT_RULES, Rule
 from kamebench.stats.intervals import Floats, resample_counts
 from kamebench.stats.paired import Pairs, estimate
@@ -86,16 +86,16 @@ class Simulation:
         }
         return {names[key]: (values[0], values[1]) for key, values in made.items()}
 
-    def tested(self, scenario: Scenario) -> list[Tested]:
+    def tested(self, scenario: Scenario) -> list[RuleLoss]:
         runs = self.runs(scenario)
-        made: list[Tested] = []
+        made: list[RuleLoss] = []
         for rule in DEFAULT_RULES.rules:
             metric = rule.resolved()
             pairs = self.pairs(*runs[rule.metric])
             loss = estimate(metric.kind, pairs.swapped() if metric.better > 0 else pairs, self.weights)
             facts = RuleResult(rule.name, metric.name, metric.unit, "inconclusive", "", n_questions=self.n)
             assert rule.margin is not None
-            made.append(Tested(rule, loss, rule.margin, facts))
+            made.append(RuleLoss(rule, loss, rule.margin, facts))
         return made
 
 
@@ -121,7 +121,7 @@ def simulate(gates: int, seed: int) -> list[dict[str, object]]:
     return rows
 
 
-def at_margins(tested: list[Tested]) -> dict[str, str]:
+def at_margins(tested: list[RuleLoss]) -> dict[str, str]:
     """What the rules on score and latency would say at other margins, the other rules as they are."""
     found: dict[str, str] = {}
     for index, margins in ((0, SCORE_MARGINS), (1, LATENCY_MARGINS_MS)):

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from kamebench.errors import BadRun
 from kamebench.gate.rules import OnInconclusive, Rule, Rules
 from kamebench.stats.comparable import differences, fatal
-from kamebench.stats.intervals import Estimate
+from kamebench.stats.intervals import Estimate, t_quantile
 from kamebench.stats.paired import Bootstrap, Pairs, estimate, level, pair
 from kamebench.stats.snapshot import Snapshot, joined
 
@@ -77,7 +77,7 @@ class GateResult:
 
 
 @dataclass(frozen=True)
-class Tested:
+class RuleLoss:
     """The loss of one rule with its error, before it is judged."""
 
     rule: Rule
@@ -153,7 +153,7 @@ def _recordings(snapshots: Sequence[Snapshot]) -> list[str]:
     return sorted(snapshot.model_dump_json() for snapshot in snapshots)
 
 
-def _test(rule: Rule, pairs: Pairs, same: bool) -> Tested | RuleResult:
+def _test(rule: Rule, pairs: Pairs, same: bool) -> RuleLoss | RuleResult:
     """The rule's loss with its error, or the reason why there is none."""
     metric = rule.resolved()
     before, after = level(metric.kind, pairs.first), level(metric.kind, pairs.second)
@@ -195,16 +195,16 @@ def _test(rule: Rule, pairs: Pairs, same: bool) -> Tested | RuleResult:
         margin = rule.margin_relative * abs(before)
     assert margin is not None
     loss = estimate(metric.kind, pairs.swapped() if metric.better > 0 else pairs)
-    return Tested(rule, loss, margin, replace(facts, margin=margin))
+    return RuleLoss(rule, loss, margin, replace(facts, margin=margin))
 
 
-def judge(tested: Sequence[Tested | RuleResult], confidence: float) -> list[RuleResult]:
+def judge(tested: Sequence[RuleLoss | RuleResult], confidence: float) -> list[RuleResult]:
     """Three outcomes for each rule, regressions corrected over all rules that could be tested."""
     level_each = (1 - confidence) / 2
-    able = [item for item in tested if isinstance(item, Tested)]
+    able = [item for item in tested if isinstance(item, RuleLoss)]
     adjusted = iter(holm([item.loss.p_above(0.0) for item in able]))
     return [
-        _judge_one(item, next(adjusted), level_each, len(able)) if isinstance(item, Tested) else item
+        _judge_one(item, next(adjusted), level_each, len(able)) if isinstance(item, RuleLoss) else item
         for item in tested
     ]
 
@@ -214,7 +214,7 @@ def _tolerates(result: RuleResult, on_inconclusive: OnInconclusive) -> bool:
     return result.outcome == "inconclusive" and on_inconclusive == "pass" and result.n > 0
 
 
-def _judge_one(item: Tested, p_holm: float, level_each: float, n_rules: int) -> RuleResult:
+def _judge_one(item: RuleLoss, p_holm: float, level_each: float, n_rules: int) -> RuleResult:
     loss, margin = item.loss, item.margin
     low, high = loss.bounds(1 - 2 * level_each)
     p_within = loss.p_below(margin)
@@ -259,8 +259,7 @@ def minimum_detectable(loss: Estimate | Bootstrap, margin: float, level_each: fl
     """Smallest true loss that is called a regression with 80 % power, in the metric's unit."""
     if loss.se == 0:
         return margin
-    power = float(stats.norm.ppf(POWER))
-    quantile = float(stats.t.ppf(1 - level_each, loss.df))
+    power, quantile = float(special.ndtri(POWER)), t_quantile(1 - level_each, loss.df)
     return max(margin + power * loss.se, (quantile + power) * loss.se)
 
 
@@ -268,7 +267,7 @@ def questions_needed(
     loss: Estimate | Bootstrap, margin: float, level_each: float = 0.025, power: float = 0.9
 ) -> int:
     """Questions at which an equal system passes with the given power, at the spread seen."""
-    needed = (stats.norm.ppf(1 - level_each) + stats.norm.ppf(power)) * loss.se / margin
+    needed = (special.ndtri(1 - level_each) + special.ndtri(power)) * loss.se / margin
     return int(np.ceil(loss.n_questions * float(needed) ** 2))
 
 

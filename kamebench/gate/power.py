@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from kamebench.errors import BadRun
 from kamebench.gate.decision import comparable_or_raise
-from kamebench.stats.intervals import MIN_QUESTIONS, Floats
+from kamebench.stats.intervals import MIN_QUESTIONS, Floats, t_quantile
 from kamebench.stats.paired import Bootstrap, Pairs, estimate, metric_named, pair
 from kamebench.stats.snapshot import Snapshot, joined
 from kamebench.stats.turns import TurnValues, pick
@@ -89,10 +89,10 @@ def _spread(se: float, n_questions: int) -> float:
 
 def _questions(spread: float, margin: float, power: float) -> int:
     """n with (t + z) * spread / sqrt(n) <= margin; t depends on n, so step until it fits."""
-    z = float(stats.norm.ppf(power))
+    z = float(special.ndtri(power))
     n = 2
     for _ in range(100):
-        needed = int(np.ceil(((float(stats.t.ppf(1 - LEVEL, max(n - 1, 1))) + z) * spread / margin) ** 2))
+        needed = int(np.ceil(((t_quantile(1 - LEVEL, max(n - 1, 1)) + z) * spread / margin) ** 2))
         needed = max(needed, 2)
         if abs(needed - n) <= 1:
             return max(needed, n)

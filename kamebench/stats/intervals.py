@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special, stats
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -28,6 +28,16 @@ SEED = 20_260_101
 MAX_SKEW = 3.0
 
 
+def t_quantile(probability: float, df: float) -> float:
+    """Quantile of Student's t; of the normal distribution for infinite `df`."""
+    return float(special.ndtri(probability) if np.isinf(df) else special.stdtrit(df, probability))
+
+
+def t_share(t: float, df: float) -> float:
+    """P(T <= t) of Student's t; of the normal distribution for infinite `df`."""
+    return float(special.ndtr(t) if np.isinf(df) else special.stdtr(df, t))
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean over questions: its standard error, the error's degrees of freedom, the questions' skewness."""
@@ -40,7 +50,7 @@ class Estimate:
 
     def bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The t interval of the given two-sided confidence, in the unit of the value."""
-        half = float(stats.t.ppf((1 + confidence) / 2, self.df)) * self.se if self.se > 0 else 0.0
+        half = t_quantile((1 + confidence) / 2, self.df) * self.se if self.se > 0 else 0.0
         return self.value - half, self.value + half
 
     def skew_bounds(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -52,7 +62,7 @@ class Estimate:
         k = self.skewness / float(np.sqrt(self.n_questions))
         if abs(k) < 1e-6 or self.se == 0:
             return self.bounds(confidence)
-        quantile = float(stats.t.ppf((1 + confidence) / 2, self.df))
+        quantile = t_quantile((1 + confidence) / 2, self.df)
         edges = [3 / k * (float(np.cbrt(1 + k * (t - k / 6))) - 1) for t in (quantile, -quantile)]
         return self.value - edges[0] * self.se, self.value - edges[1] * self.se
 
@@ -60,13 +70,13 @@ class Estimate:
         """One-sided p-value against the hypothesis that the true value is `limit` or less."""
         if self.se == 0:
             return 0.0 if self.value > limit else 1.0
-        return float(stats.t.sf((self.value - limit) / self.se, self.df))
+        return t_share((limit - self.value) / self.se, self.df)
 
     def p_below(self, limit: float) -> float:
         """One-sided p-value against the hypothesis that the true value is `limit` or more."""
         if self.se == 0:
             return 0.0 if self.value < limit else 1.0
-        return float(stats.t.cdf((self.value - limit) / self.se, self.df))
+        return t_share((self.value - limit) / self.se, self.df)
 
 
 def usable_strata(strata: Sequence[str]) -> Ints:
