@@ -1,0 +1,112 @@
+"""Recorded steps of the reference implementation, and that a replay which differs is noticed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kamebench.cli.verify_golden import command
+from kamebench.errors import BadCheckpoint, BadConfig
+from kamebench.runtime.golden import verify
+
+# torch 2.13 deprecates a decorator that it uses itself.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")
+CASES = ["four_stream_fp32", "delay2_fp32", "legacy_three_stream_fp32"]
+
+
+@pytest.fixture(autouse=True)
+def moshi() -> None:
+    pytest.importorskip("moshi.models.lm")
+
+
+@pytest.fixture
+def case(shared: Path, tmp_path: Path) -> Path:
+    """A copy of a case, to be changed."""
+    return shutil.copytree(shared / "golden" / "delay2_fp32", tmp_path / "case")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_recorded_cases_are_exact(shared: Path, name: str) -> None:
+    verdict = verify(shared / "golden" / name)
+    assert verdict.exact, verdict.line()
+    assert verdict.logit_difference is not None
+    assert verdict.logit_difference < 1e-5
+
+
+def change(case: Path, tensor: str, at: tuple[int, ...], by: float) -> None:
+    from safetensors.torch import load_file, save_file
+
+    found = load_file(case / "expected.safetensors")
+    found[tensor][at] += by
+    save_file(found, case / "expected.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("tensor", "at", "by", "count"),
+    [
+        ("tokens", (0, 3, 40), 1, "token_mismatches"),
+        ("tokens_no_oracle", (0, 0, 63), 1, "token_mismatches_no_oracle"),
+        ("oracle_tokens", (5,), 1, "oracle_mismatches"),
+        ("text_logits", (0, 0, 9, 7), 3e-4, None),
+        ("text_logits_no_oracle", (0, 0, 0, 0), float("nan"), None),
+    ],
+)
+def test_one_changed_number_is_a_mismatch(
+    case: Path, tensor: str, at: tuple[int, ...], by: float, count: str | None
+) -> None:
+    change(case, tensor, at, by)
+    verdict = verify(case)
+    assert not verdict.exact
+    for name in ("token_mismatches", "token_mismatches_no_oracle", "oracle_mismatches"):
+        assert getattr(verdict, name) == (1 if name == count else 0)
+
+
+def test_exit_codes_and_json(case: Path) -> None:
+    run = CliRunner()
+    good = run.invoke(command, [str(case.parent), "--json"])
+    assert good.exit_code == 0
+    (found,) = json.loads(good.output)
+    assert (found["name"], found["exact"], found["token_mismatches"]) == ("case", True, 0)
+    change(case, "tokens", (0, 1, 20), 1)
+    bad = run.invoke(command, [str(case)])
+    assert bad.exit_code == 1
+    assert "DIFFERS" in bad.output
+
+
+def test_an_event_left_out_is_noticed(case: Path) -> None:
+    recorded = json.loads((case / "case.json").read_text())
+    recorded["events"].pop(0)
+    (case / "case.json").write_text(json.dumps(recorded))
+    verdict = verify(case)
+    assert verdict.oracle_mismatches >= 5
+    assert verdict.token_mismatches > 0
+    assert verdict.token_mismatches_no_oracle == 0
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("name", "damage", "error", "says"),
+    [
+        ("case.json", Path.unlink, BadConfig, "case.json"),
+        ("case.json", lambda path: path.write_text('{"frames": 3}'), BadConfig, "dtype"),
+        ("input.safetensors", _truncate, BadConfig, "input.safetensors"),
+        ("expected.safetensors", Path.unlink, BadConfig, "expected.safetensors"),
+        ("model.safetensors", _truncate, BadCheckpoint, "truncated"),
+        ("lm_config.json", lambda path: path.write_text('{"hidden_size": 4096}'), BadCheckpoint, "'dim'"),
+    ],
+)
+def test_cases_that_cannot_be_read_are_named(
+    case: Path, name: str, damage: Callable[[Path], object], error: type[Exception], says: str
+) -> None:
+    damage(case / name)
+    with pytest.raises(error, match=says) as caught:
+        verify(case)
+    assert caught.value.exit_code == 2  # type: ignore[attr-defined]
