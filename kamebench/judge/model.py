@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kamebench.clock import Clock
-from kamebench.errors import JudgeFault, KamebenchError, WorldFault
+from kamebench.errors import JudgeFault, KamebenchError, UnknownName, WorldFault
 from kamebench.judge.asking import Asker, OpenBackend, Retries
 from kamebench.judge.base import Item, Judge, JudgeOptions
 from kamebench.judge.cache import CachedAnswer, JudgeCache, sha256
@@ -201,9 +201,13 @@ def create(options: JudgeOptions) -> ModelJudge:
     Raises:
         UnknownName, BadConfig: there is no such back-end.
     """
+    from kamebench.judge import JUDGES
     from kamebench.llm import open_backend, resolve
 
-    resolve(options.spec)
+    try:
+        resolve(options.spec)
+    except UnknownName as error:
+        raise UnknownName("judge", options.spec, ["none", *JUDGES.names(), *error.known]) from None
     return ModelJudge(options, lambda: open_backend(options.spec, url=options.url, max_cost=options.max_cost))
 
 

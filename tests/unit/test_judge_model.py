@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 
 from kamebench.clock import NS_PER_S, VirtualClock
-from kamebench.errors import BackendFault, MissingKey
-from kamebench.judge import open_judge, score_run
+from kamebench.errors import BackendFault, MissingKey, UserError
+from kamebench.judge import judge_name, open_judge, score_run
 from kamebench.judge.base import JudgeOptions
 from kamebench.judge.limit import AdaptiveLimit
 from kamebench.judge.model import ModelJudge, family_of, slug
@@ -203,6 +205,39 @@ async def test_a_damaged_cache_file_is_asked_about_anew(tmp_path: Path) -> None:
     path.write_text(path.read_text()[:-40])
     await score_run(run, judge, task=make_task())
     assert len(backend.requests) == 2
+
+
+HAMMER = """
+import sys
+from pathlib import Path
+from kamebench.judge.cache import CachedAnswer, JudgeCache
+cache, text = JudgeCache(Path(sys.argv[1])), sys.argv[2] * 20000
+for _ in range(150):
+    cache.put(CachedAnswer(key={"k": 1}, text=text, finish_reason="stop"))
+    found = cache.get({"k": 1})
+    assert found is not None and found.text in ("a" * 20000, "b" * 20000)
+"""
+
+
+def test_two_processes_write_one_key_at_once(tmp_path: Path) -> None:
+    started = [subprocess.Popen([sys.executable, "-c", HAMMER, str(tmp_path), letter]) for letter in "ab"]
+    assert [process.wait() for process in started] == [0, 0]
+    assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+@pytest.mark.parametrize("spec", ["fcts", "gpt4.1", "facts,clude-opus", "none", "gpt-4.1,,facts", "openai:"])
+def test_an_unknown_judge_is_refused_with_the_nearest(spec: str) -> None:
+    with pytest.raises(UserError) as caught:
+        open_judge(spec)
+    for wrong, near in (("fcts", "'facts'"), ("gpt4.1", "'gpt-4.1'")):
+        if spec == wrong:
+            assert f"no judge named '{wrong}'" in str(caught.value)
+            assert f"Did you mean {near}" in str(caught.value)
+
+
+def test_opening_a_judge_needs_no_key() -> None:
+    assert open_judge("gpt-4.1, claude-opus-4-1").name == "gpt-4.1,claude-opus-4-1"
+    assert judge_name("facts") == "facts"
 
 
 async def test_repeats_show_their_spread(tmp_path: Path) -> None:
