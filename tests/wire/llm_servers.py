@@ -183,7 +183,9 @@ class OpenAI(Dialect):
         return _json({"error": {"message": message, "type": "invalid_request_error", "code": code}})
 
     def error_within(self) -> bytes:
-        return b"data: " + _json({"error": {"message": "busy", "type": "server_error", "code": None}}) + b"\n\n"
+        return (
+            b"data: " + _json({"error": {"message": "busy", "type": "server_error", "code": None}}) + b"\n\n"
+        )
 
 
 class Compatible(OpenAI):
@@ -196,7 +198,7 @@ class Compatible(OpenAI):
 
 class Anthropic(Dialect):
     provider, model = "anthropic", "claude-opus-4-1"
-    key_variable, key_header = "ANTHROPIC_API_KEY", "x-api-key"
+    key_variable, key_header = "ANTHROPIC_API_KEY", "authorization"
 
     def _event(self, kind: str, **fields: object) -> bytes:
         return f"event: {kind}\ndata: ".encode() + _json({"type": kind, **fields}) + b"\n\n"

@@ -45,9 +45,7 @@ async def wired(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv(dialect.key_variable, "key-of-the-test")
     limits = getattr(request.function, "limits", {"first_token_s": 10.0, "between_chunks_s": 10.0})
     async with wire_server() as server:
-        backend = open_backend(
-            f"{dialect.provider}:{dialect.model}", url=server.url + dialect.base, **limits
-        )
+        backend = open_backend(f"{dialect.provider}:{dialect.model}", url=server.url + dialect.base, **limits)
         await backend.start()
         yield Wired(dialect, server, backend)
         await backend.aclose()
@@ -103,7 +101,7 @@ async def test_what_is_asked_reaches_the_provider(wired: Wired) -> None:
             assert [(m["role"], m["content"]) for m in body["messages"]] == turns
             assert (body["temperature"], body["max_tokens"], body["stream"]) == (0.5, 64, True)
         case "google":
-            assert asked.path.startswith("/v1beta/models/gemini-2.5-flash:streamGenerateContent")
+            assert asked.path.endswith("/models/gemini-2.5-flash:streamGenerateContent?alt=sse")
             assert body["systemInstruction"]["parts"][0]["text"] == "Be brief."
             roles = {"model": "assistant", "user": "user"}
             assert [(roles[c["role"]], c["parts"][0]["text"]) for c in body["contents"]] == turns
