@@ -11,7 +11,7 @@ from kamebench import store
 from kamebench.errors import BadRun, UserError
 from kamebench.judge.answers import answers_of
 from kamebench.judge.base import Item, Judge, Progress, References
-from kamebench.judge.items import plan_of
+from kamebench.judge.items import REFERENCE_CATEGORIES, plan_of
 from kamebench.llm.cost import Estimate
 from kamebench.records import Verdict, VerdictFile, What
 from kamebench.store import Run
@@ -53,7 +53,7 @@ async def score_run(
 
     judged = {(v.question_id, v.turn): v for v in await _ask_all(judge, items, repeats, progress)}
     settings = judge.settings()
-    if any(item.reference for item in items):
+    if judge.needs_history and any(q.category in REFERENCE_CATEGORIES for q in task.questions):
         settings["references"] = chosen or "gold"
     if repeats > 1:
         settings["repeats"] = repeats
