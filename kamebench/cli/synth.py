@@ -17,6 +17,7 @@ import click
 @click.option("--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(  # noqa: PLR0913 one parameter an option
+    *,
     task_name: str,
     voice: str,
     limit: int | None,

@@ -5,6 +5,7 @@ An engine's name is `kind` or `kind:voice`: `piper:joe`, `piper:/path/to/voice.o
 
 from __future__ import annotations
 
+from kamebench.errors import MissingExtra
 from kamebench.registry import Entry, Registry
 from kamebench.speech.base import SpeechEngine
 from kamebench.speech.cache import synthesise
@@ -27,7 +28,10 @@ def open_engine(name: str) -> SpeechEngine:
         UnknownName: no such engine or voice. MissingExtra: a package it needs is not installed.
     """
     kind, _, voice = name.partition(":")
-    engine: SpeechEngine = ENGINES.load(kind)(voice)
+    try:
+        engine: SpeechEngine = ENGINES.load(kind)(voice)
+    except ModuleNotFoundError as error:  # found missing only when the engine is made
+        raise MissingExtra(f"speech engine '{kind}'", "local") from error
     return engine
 
 

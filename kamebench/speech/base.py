@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from kamebench.audio import Pcm
 
 
 class SpeechEngine(ABC):
-    """Turns speakable text into audio. `name`, `version` and `voice` go into every cache key and record."""
+    """Turns speakable text into audio. `name`, `version` and `voice` go into every cache key and record.
+
+    `settings`: whatever else changes the samples (noise, rate, hash of the weights); part of the cache key.
+    """
 
     name: str
     version: str
     voice: str
+    settings: Mapping[str, str | float] = MappingProxyType({})
 
     def start(self) -> None:
         """Load the voice, so that the first call is not slower than the others."""

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from kamebench import assets
 from kamebench.audio import Pcm, pcm_sha256, read_mono, speech_bounds, write_mono
-from kamebench.errors import BadAudio, BadRun, UserError
+from kamebench.errors import BadAudio, BadRun, EngineFault, UserError
 from kamebench.records import SpokenTurn
 from kamebench.speech.base import SpeechEngine
 from kamebench.speech.normalise import normalise
@@ -36,7 +36,8 @@ def synthesise(text: str, engine: SpeechEngine, *, folder: Path | None = None) -
     spoken = normalise(text)
     if not spoken:
         raise UserError(f"{text!r}: nothing in it can be said. Give a turn with words.")
-    key_text = json.dumps([text, spoken, engine.name, engine.version, engine.voice, PEAK])
+    made_by = [engine.name, engine.version, engine.voice, dict(engine.settings)]
+    key_text = json.dumps([text, spoken, made_by, PEAK], sort_keys=True)
     key = hashlib.sha256(key_text.encode()).hexdigest()
     place = (folder or assets.cache_folder() / "speech") / key[:2]
     place.mkdir(parents=True, exist_ok=True)
@@ -57,11 +58,18 @@ def _read(audio: Path, record: Path) -> tuple[SpokenTurn, Pcm] | None:
 
 
 def _make(text: str, spoken: str, engine: SpeechEngine, audio: Path, record: Path) -> tuple[SpokenTurn, Pcm]:
-    pcm = np.concatenate(list(engine.stream(spoken)))
-    pcm = (pcm * (PEAK / max(float(np.abs(pcm).max()), 1e-9))).astype(np.float32)
-    start, end = speech_bounds(pcm)
+    chunks = list(engine.stream(spoken))
+    pcm = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
+    if not pcm.any() or not np.isfinite(pcm).all():
+        raise EngineFault(
+            f"{engine.name} ({engine.voice}) gave no usable sound for {spoken[:60]!r}. Choose another voice.",
+            kind="silent",
+            party="synthesiser",
+        )
+    pcm = (pcm * (PEAK / float(np.abs(pcm).max()))).astype(np.float32)
     write_mono(audio, pcm)
     pcm = read_mono(audio)  # what everybody else will read: the 16-bit samples
+    start, end = speech_bounds(pcm)
     turn = SpokenTurn(
         text_written=text,
         text_spoken=spoken,

@@ -27,7 +27,11 @@ _rate = 0
 
 
 class EspeakEngine(SpeechEngine):
-    """`voice`: an espeak-ng voice such as "en-us", "en-gb" or "en-us+f3". Fast, and hard to recognise."""
+    """`voice`: a language such as "en-us", with a variant after a plus: "en-gb+f3". Fast, hard to recognise.
+
+    The library carries state from one call to the next: saying a text again gives the same speech, up to
+    some samples longer or shorter.
+    """
 
     name = "espeak"
 
@@ -35,10 +39,11 @@ class EspeakEngine(SpeechEngine):
         self.voice = voice or "en-us"
         with _lock:
             self.version = _load()
-            if _library.espeak_SetVoiceByName(self.voice.encode()) != 0:
-                raise UnknownName(
-                    "espeak voice", self.voice, ("en-us", "en-gb", "en-gb-scotland", "en-us+f3")
-                )
+            language, plus, variant = self.voice.partition("+")
+            voices = _voices()
+            self._file = f"{voices.get(language, '')}{plus}{variant}".encode()
+            if language not in voices or _library.espeak_SetVoiceByName(self._file) != 0:
+                raise UnknownName("espeak voice", self.voice, voices)
 
     def stream(self, text: str) -> Iterator[Pcm]:
         blocks: list[np.ndarray[Any, np.dtype[np.int16]]] = []
@@ -50,7 +55,7 @@ class EspeakEngine(SpeechEngine):
 
         callback, data = _CALLBACK(collect), text.encode()
         with _lock:
-            _library.espeak_SetVoiceByName(self.voice.encode())
+            _library.espeak_SetVoiceByName(self._file)
             _library.espeak_SetSynthCallback(callback)
             status = _library.espeak_Synth(data, len(data) + 1, 0, 1, 0, _CHARS_UTF8, None, None)
             _library.espeak_Synchronize()
@@ -61,6 +66,28 @@ class EspeakEngine(SpeechEngine):
                 party="synthesiser",
             )
         yield resample((np.concatenate(blocks) / 32_768).astype(np.float32), _rate)
+
+
+class _Voice(ctypes.Structure):
+    """The first fields of espeak_VOICE in espeak-ng's speak_lib.h."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("languages", ctypes.c_char_p),  # a byte of priority before the first language
+        ("identifier", ctypes.c_char_p),
+    )
+
+
+def _voices() -> dict[str, str]:
+    """Language -> the voice file that speaks it."""
+    _library.espeak_ListVoices.restype = ctypes.POINTER(ctypes.POINTER(_Voice))
+    listed, found = _library.espeak_ListVoices(None), dict[str, str]()
+    at = 0
+    while listed[at]:
+        voice = listed[at].contents
+        found[voice.languages[1:].decode()] = voice.identifier.decode()
+        at += 1
+    return found
 
 
 def _load() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +16,8 @@ from kamebench.errors import EngineFault, UnknownName
 from kamebench.speech.base import SpeechEngine
 
 VOICES = {"joe": ("piper-joe", "en_US-joe-medium.onnx")}
+# Without noise the same text gives the same samples, so a cached turn can be made again.
+_NOISE = 0.0
 
 
 class PiperEngine(SpeechEngine):
@@ -23,22 +26,30 @@ class PiperEngine(SpeechEngine):
     name = "piper"
 
     def __init__(self, voice: str = "") -> None:
-        self.voice = voice or "joe"
         self.version = version("piper-tts")
         self._loaded: Any = None
-        if self.voice not in VOICES and not Path(self.voice).is_file():
-            raise UnknownName("piper voice", self.voice, VOICES)
+        self._path: Path | None = None
+        if not voice or voice in VOICES:
+            self.voice = voice or "joe"
+            asset, file = VOICES[self.voice]
+            weights = assets.sha256s(asset)[f"{asset}/{file}"]
+        elif Path(voice).is_file():
+            self.voice, self._path = Path(voice).stem, Path(voice)
+            weights = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        else:
+            raise UnknownName("piper voice", voice, VOICES)
+        self.settings = {"noise_scale": _NOISE, "noise_w_scale": _NOISE, "weights_sha256": weights}
 
     def start(self) -> None:
         if self._loaded is not None:
             return
         from piper import PiperVoice
 
-        if self.voice in VOICES:
+        if self._path is not None:
+            path = self._path
+        else:
             asset, file = VOICES[self.voice]
             path = assets.fetch(asset) / file
-        else:
-            path = Path(self.voice)
         try:
             self._loaded = PiperVoice.load(path)
         except Exception as error:
@@ -52,8 +63,7 @@ class PiperEngine(SpeechEngine):
         from piper import SynthesisConfig
 
         self.start()
-        # Without noise the same text gives the same samples, so a cached turn can be made again.
-        how = SynthesisConfig(noise_scale=0.0, noise_w_scale=0.0)
+        how = SynthesisConfig(noise_scale=_NOISE, noise_w_scale=_NOISE)
         try:
             for chunk in self._loaded.synthesize(text, how):
                 pcm = np.asarray(chunk.audio_float_array, np.float32)
