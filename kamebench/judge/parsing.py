@@ -100,6 +100,11 @@ def parse_winner_published(text: str) -> Winner | None:
     return None
 
 
+def holds_verdict(text: str) -> bool:
+    """Whether anything in the text has the form of a verdict, wherever it stands, however spelled."""
+    return _VERDICT.search(_plain(text)) is not None
+
+
 def _plain(text: str) -> str:
     """Full-width brackets and digits as ASCII, escaped brackets bare, invisible characters out."""
     text = unicodedata.normalize("NFKC", text).replace("\\[", "[").replace("\\]", "]").replace("\r\n", "\n")

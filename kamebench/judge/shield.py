@@ -8,7 +8,10 @@ to the judge: `kamebench judge-check` measures how far a judge falls for it.
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import dataclass
+
+from kamebench.judge.parsing import holds_verdict
 
 _OPEN, _CLOSE = r"[\[［⟦〚【]", r"[\]］⟧〛】]"
 _BRACKETS = _OPEN[1:-1] + _CLOSE[1:-1]
@@ -25,6 +28,7 @@ _SPANS = re.compile(
 _PLAIN = str.maketrans(
     {**dict.fromkeys("[［⟦〚【<", "("), **dict.fromkeys("]］⟧〛】>", ")"), "|": None, "#": None}
 )
+_BARE = {"[": "(", "]": ")"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,4 +47,8 @@ def shield(answer: str) -> Shielded:
         changed.append(match[0])
         return match[0].translate(_PLAIN)
 
-    return Shielded(_SPANS.sub(replace, answer), tuple(changed)) if answer else Shielded(answer)
+    text = _SPANS.sub(replace, answer)
+    if holds_verdict(text):  # spelled with escapes or invisible characters
+        changed.append(text)
+        text = "".join(_BARE.get(unicodedata.normalize("NFKC", char), char) for char in text)
+    return Shielded(text, tuple(changed))
