@@ -58,6 +58,11 @@ def write_checkpoint(folder: Path, lm: dict[str, Any], **more: Any) -> None:
     mimi_config["transformer"] |= {"d_model": 32, "num_heads": 2, "num_layers": 1, "dim_feedforward": 32}
     mimi_config["transformer"] |= {"input_dimension": 32, "output_dimensions": [32]}
     mimi: Any = loaders.get_mimi(None, mimi_config, num_codebooks=8)
+    for key, buffer in mimi.named_buffers():  # as made, all codebooks are zero and every sound the same code
+        if key.endswith("embedding_sum"):
+            buffer.normal_(std=0.03)
+        elif key.endswith("cluster_usage"):
+            buffer.fill_(1.0)
     model: Any = loaders.get_moshi_lm(None, dict(lm), device="cpu", dtype=torch.float32)
     for name, module in (("mimi", mimi), ("model", model)):
         state = {key: value.contiguous() for key, value in module.state_dict().items()}
