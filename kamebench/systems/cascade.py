@@ -19,7 +19,6 @@ from pydantic import Field
 from kamebench.asr import open_recogniser
 from kamebench.asr.base import Recogniser
 from kamebench.audio import Frame, Pcm, samples_to_ns
-from kamebench.clock import Operation
 from kamebench.errors import BadConfig, EngineFault, KamebenchError, UserError, WorldFault
 from kamebench.events import AudioOut, Event, Fault, Heard, OutputFlushed, StageMark, TextOut
 from kamebench.llm.base import Backend, ChatRequest, Message, StreamEnd, TurnContext
@@ -66,7 +65,6 @@ class Answer:
 
     audio: Pcm
     turn: TurnContext | None
-    operation: Operation
     user_text: str = ""
     sentences: list[tuple[str, int]] = field(default_factory=list)
 
@@ -119,11 +117,13 @@ class CascadeSession(Session):
             audio = np.concatenate([unheard.audio, audio])
         self._emit(lambda t: StageMark(t, self._frame, "speech_end"))
         operation = self._context.activity.begin("answer")
-        self._answer = Answer(audio, self._context.turn, operation)
+        self._answer = Answer(audio, self._context.turn)
         self._task = asyncio.create_task(self._make(self._answer, before))
+        # Not in the task itself: cancelled before its first step, it would never end the operation.
+        self._task.add_done_callback(lambda _: self._context.activity.end(operation))
 
     async def _make(self, answer: Answer, before: asyncio.Task[None] | None) -> None:
-        """Recognise, think and speak; ends the operation whatever happens."""
+        """Recognise, think and speak."""
         try:
             if before is not None:
                 await asyncio.wait({before})  # one answer at a time on the engines
@@ -139,8 +139,6 @@ class CascadeSession(Session):
             self._error = error
         except Exception as error:  # an engine that dies in its own way
             self._fail(EngineFault(f"{type(error).__name__}: {error}", kind="crash", party="system"))
-        finally:
-            self._context.activity.end(answer.operation)
 
     async def _think_and_speak(self, answer: Answer) -> None:
         sentences: asyncio.Queue[str | None] = asyncio.Queue()
