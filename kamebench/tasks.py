@@ -28,7 +28,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -39,6 +39,9 @@ from kamebench.roots import data_folders
 REFERENCE_SETS = ("gold", "corrected", "original")
 
 
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
+
+
 class _Data(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -47,7 +50,7 @@ class Fact(_Data):
     """Something a right answer says; `accepts` lists the spoken forms, any of which counts."""
 
     name: str = Field(min_length=1)
-    accepts: tuple[str, ...] = Field(min_length=1)
+    accepts: tuple[Annotated[str, Field(min_length=1)], ...] = Field(min_length=1)
 
 
 class QuestionTurn(_Data):
@@ -71,7 +74,7 @@ class QuestionTurn(_Data):
 class Question(_Data):
     """One conversation: its turns are asked in one session."""
 
-    id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_-]+$")
+    id: Id
     category: str = Field(min_length=1)
     turns: tuple[QuestionTurn, ...] = Field(min_length=1)
 
@@ -108,7 +111,7 @@ class _TurnEntry(_Data):
 
 
 class _QuestionEntry(_Data):
-    id: str
+    id: Id
     category: str
     turn: tuple[_TurnEntry, ...] = Field(min_length=1)
 
@@ -193,10 +196,20 @@ def _read(path: Path, cls: type[Any]) -> Any:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadTask(f"{path}: is not TOML ({error}). Mend the file.") from None
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        known = ", ".join(cls.model_fields)
-        raise BadTask(f"{path}: {where}: {first['msg']}. Fields: {known}.") from None
+        raise BadTask("\n".join(f"{path}: {_complaint(one)}" for one in error.errors()[:5])) from None
+
+
+def _complaint(error: Any) -> str:
+    """What is wrong with a field, where it stands (counted from 1), and the mend."""
+    *above, name = error["loc"]
+    where = "".join(f" {part + 1}, " if isinstance(part, int) else str(part) for part in above)
+    what = f"{where.strip(', ')}: '{name}'" if above else f"'{name}'"
+    if error["type"] == "missing":
+        return f"{what} is missing. Add it."
+    if error["type"] == "extra_forbidden":
+        return f"{what} is not a field of the format. Remove it, or correct its name."
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{what} is {error['input']!r}: {message[0].lower()}{message[1:]}. Correct it."
 
 
 def _written(path: Path) -> tuple[Question, ...]:
@@ -257,6 +270,13 @@ def _check(folder: Path, file: _TaskFile, questions: Sequence[Question]) -> None
                 f"{folder}: question '{question.id}' has category '{question.category}', "
                 f"the task has: {', '.join(file.categories)}. Correct one of them."
             )
+        for number, turn in enumerate(question.turns, 1):
+            facts = [fact.name for fact in turn.facts]
+            if len(set(facts)) < len(facts):
+                raise BadTask(
+                    f"{folder}: question '{question.id}', turn {number}: two facts have one name "
+                    f"({', '.join(facts)}). Names must differ."
+                )
     for category in file.categories:
         if not any(question.category == category for question in questions):
             raise BadTask(f"{folder}: category '{category}' has no question. Remove it or add one.")

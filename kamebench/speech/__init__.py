@@ -10,6 +10,7 @@ from kamebench.registry import Entry, Registry
 from kamebench.speech.base import SpeechEngine
 from kamebench.speech.cache import synthesise
 from kamebench.speech.normalise import normalise
+from kamebench.speech.notation import number_words
 
 ENGINES = Registry(
     "speech engine",
@@ -28,6 +29,7 @@ def open_engine(name: str) -> SpeechEngine:
         UnknownName: no such engine or voice. MissingExtra: a package it needs is not installed.
     """
     kind, _, voice = name.partition(":")
+    number_words()
     try:
         engine: SpeechEngine = ENGINES.load(kind)(voice)
     except ModuleNotFoundError as error:  # found missing only when the engine is made

@@ -46,18 +46,19 @@ _NEXT_OPERAND = rf"(?=\s*(?!a\s[a-z]{{2}})(?:\d|{_NAME}|\(|√|square root))"
 
 
 @cache
-def _inflect() -> Any:
+def number_words() -> Any:
+    """inflect's engine. Importing it takes a second: done before a session, not in the middle of a turn."""
     import inflect
 
     return inflect.engine()
 
 
 def in_words(number: int) -> str:
-    return str(_inflect().number_to_words(number, andword=""))
+    return str(number_words().number_to_words(number, andword=""))
 
 
 def ordinal(number: int) -> str:
-    return str(_inflect().number_to_words(_inflect().ordinal(number), andword=""))
+    return str(number_words().number_to_words(number_words().ordinal(number), andword=""))
 
 
 def _money(match: re.Match[str]) -> str:
