@@ -55,12 +55,8 @@ class OpenAIBackend(RemoteBackend):
             base_url=self._url,
             max_retries=0,
             timeout=None,
-            http_client=self._http_client(),
+            **(_to_this_machine() if is_loopback(self._url) else {}),
         )
-
-    def _http_client(self) -> openai.DefaultAsyncHttpxClient | None:
-        """This machine is never reached through a proxy; everything else as the environment says."""
-        return openai.DefaultAsyncHttpxClient(trust_env=False) if is_loopback(self._url) else None
 
     async def _disconnect(self) -> None:
         await self._client.close()
@@ -142,6 +138,18 @@ class CompatibleBackend(OpenAIBackend):
         if "max_completion_tokens" in settings:  # the older name is the one that all servers know
             settings["max_tokens"] = settings.pop("max_completion_tokens")
         return settings
+
+
+def _to_this_machine() -> dict[str, Any]:
+    """Never through a proxy, and a connection for each request.
+
+    llama.cpp's server closes a connection after a streamed answer without having said so: of requests that
+    follow at once on a kept one, about a tenth failed. Connecting to this machine costs less than 1 ms.
+    """
+    return {
+        "http_client": openai.DefaultAsyncHttpxClient(trust_env=False),
+        "default_headers": {"Connection": "close"},
+    }
 
 
 def create(setup: BackendSetup) -> Backend:
