@@ -106,7 +106,7 @@ BROKEN: dict[str, tuple[str, str, str, str]] = {
     "two sources": ("task.toml", "about", 'source = "mt-bench"\nabout', "not both"),
     "no source": ("task.toml", 'questions = "questions.toml"', "", "give either"),
     "unknown source": ("task.toml", 'questions = "questions.toml"', 'source = "web"', "Known: mt-bench"),
-    "category of nobody": ("questions.toml", 'category = "two"', 'category = "tow"', "the task has: one, two"),
+    "unknown category": ("questions.toml", 'category = "two"', 'category = "tow"', "the task has: one, two"),
     "empty category": ("task.toml", '"two"]', '"two", "three"]', "category 'three' has no question"),
     "same id twice": ("questions.toml", 'id = "b"', 'id = "a"', "'a' stands twice"),
     "same fact twice": (
