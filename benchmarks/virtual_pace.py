@@ -10,21 +10,25 @@ each other.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
 
-from kamebench.cli.running import start_run
+from kamebench.cli.running import RunOptions, start_run
+from kamebench.clock import Pace
+
+BACKEND = "local"
 
 
-def play(pace: str, limit: int, folder: Path) -> tuple[pd.Series, float]:
+def play(pace: Pace, limit: int, folder: Path) -> tuple[pd.Series, float]:
     """Latency in ms by turn, and the seconds that the sessions took."""
-    began = time.perf_counter()
-    run = start_run(pace=pace, limit=limit, results=folder, judge="none", backend="local", quiet=True)  # type: ignore[arg-type]
+    options = RunOptions(pace=pace, limit=limit, results=folder, judge="none", backend=BACKEND, as_json=True)
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = start_run(options)
     table = run.table().set_index(["question_id", "turn"])
-    del began
     return table["latency_ms"], float(run.manifest.usage["sessions_s"])
 
 
@@ -47,7 +51,8 @@ def main() -> None:
         virtual, virtual_s = play("virtual", limit, Path(folder))
     print(f"realtime {real_s:.1f} s, virtual {virtual_s:.1f} s: {real_s / virtual_s:.1f} times faster\n")
     print(
-        "| latencies | turns | median difference ms | largest ms | within one frame |\n|---|---:|---:|---:|---:|"
+        "| latencies | turns | median difference ms | largest ms | within one frame |\n"
+        "|---|---:|---:|---:|---:|"
     )
     print(agreement("realtime against realtime", first, second))
     print(agreement("virtual against realtime", virtual, first))

@@ -13,30 +13,26 @@ import shutil
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
-
-from pydantic import Field
+from typing import Any, Protocol
 
 from kamebench import __version__, assets, environment, store
 from kamebench.asr import open_recogniser
 from kamebench.audio import FRAME_NS
-from kamebench.clock import NS_PER_S, Pace
-from kamebench.errors import BadConfig, BadRun
-from kamebench.judge import judge_name, open_judge, score_run
+from kamebench.clock import NS_PER_S
+from kamebench.errors import BadRun, KamebenchError
+from kamebench.judge import score_run
 from kamebench.judge.ablations import ablate, has_oracle
 from kamebench.judge.asking import Asker
-from kamebench.llm import open_backend
 from kamebench.llm.base import Backend, TurnContext
 from kamebench.llm.cost import CostLimit
 from kamebench.measure import measure_run
-from kamebench.records import Manifest, Record, SessionRecord
+from kamebench.plan import Opened, RunPlan, chosen_questions, open_plan, primary_score
+from kamebench.records import Manifest, SessionRecord
 from kamebench.session import Playing, Recorded, Timing, TurnInput, record
-from kamebench.speech import open_engine, synthesise
+from kamebench.speech import synthesise
 from kamebench.speech.base import SpeechEngine
-from kamebench.systems import Setup, SystemFile, open_system
 from kamebench.systems.base import Capabilities, System
 from kamebench.tasks import Question, Task, load_task
 from kamebench.threads import call_in_thread
@@ -55,42 +51,6 @@ class Progress(Protocol):
     def step(self, note: str = "") -> None: ...
 
 
-class RunPlan(Record):
-    """All that decides a run; kept in its manifest, so that it can be taken up again."""
-
-    system: SystemFile
-    backend: str | None
-    backend_url: str | None = None
-    task: str
-    questions: tuple[str, ...]
-    pace: Pace | None = Field(default=None, description="None: virtual where the system can, else realtime")
-    seed: int = 0
-    sessions: int = Field(default=1, ge=1)
-    wait: bool = True
-    voice: str = "piper:joe"
-    recogniser: str = "faster-whisper:tiny.en"
-    judge: str = "facts"
-    record_to: str | None = None
-    max_cost: float | None = Field(default=None, description="US dollars for the back-end of the system")
-    window_s: float = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Opened:
-    """What a run talks to, from its plan."""
-
-    plan: RunPlan
-    backend: Backend | None
-    system: System
-    voice: SpeechEngine
-
-    async def aclose(self) -> None:
-        await self.system.aclose()
-        if self.backend is not None:
-            await self.backend.aclose()
-        self.voice.close()
-
-
 async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progress) -> store.Run:
     """Begin a new run under `results` and bring it to its end.
 
@@ -98,7 +58,7 @@ async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progr
         UserError: the plan cannot be carried out. WorldFault: the system did not start.
     """
     task = load_task(plan.task, root)
-    opened = _open(plan)
+    opened = open_plan(plan)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(opened.aclose)
         audio = await _spoken_hashes(opened.plan, task, opened.voice, progress)
@@ -145,31 +105,10 @@ async def resume(
         for question, session in run.sessions.items():
             if session.fault is not None:
                 _set_aside(folder, question, session.attempt)
-    opened = _open(plan)
+    opened = open_plan(plan)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(opened.aclose)
         return await _carry_out(opened, task, folder, progress)
-
-
-def _open(plan: RunPlan) -> _Opened:
-    """Open back-end, system and voice; nothing heavy is loaded yet, and what cannot work is refused."""
-    backend: Backend | None = None
-    if plan.backend is not None:
-        record_to = Path(plan.record_to) if plan.record_to else None
-        backend = open_backend(plan.backend, url=plan.backend_url, record=record_to, max_cost=plan.max_cost)
-    system = open_system(plan.system, Setup(plan.system.options, backend, plan.backend, plan.sessions))
-    can, name = system.capabilities, plan.system.name
-    pace = plan.pace or ("virtual" if can.knows_idle else "realtime")
-    if pace not in can.paces():
-        raise BadConfig(
-            f"system '{name}' cannot run in pace '{pace}'. It can run in: {', '.join(can.paces())}."
-        )
-    if plan.sessions > can.max_sessions:
-        raise BadConfig(
-            f"--sessions {plan.sessions}: system '{name}' holds at most {can.max_sessions} conversation(s) "
-            "side by side. Ask for fewer."
-        )
-    return _Opened(plan.model_copy(update={"pace": pace}), backend, system, open_engine(plan.voice))
 
 
 def _manifest(plan: RunPlan, task: Task, run_id: str, audio: dict[str, str]) -> Manifest:
@@ -198,20 +137,15 @@ def _manifest(plan: RunPlan, task: Task, run_id: str, audio: dict[str, str]) -> 
         hardware=environment.hardware(),
         git_commit=commit,
         git_dirty=dirty,
-        primary_score=None if plan.judge == "none" else f"{judge_name(plan.judge)}.spoken",
+        primary_score=primary_score(plan),
     )
-
-
-def _chosen(plan: RunPlan, task: Task) -> list[Question]:
-    by_id = {question.id: question for question in task.questions}
-    return [by_id[name] for name in plan.questions]
 
 
 async def _spoken_hashes(
     plan: RunPlan, task: Task, voice: SpeechEngine, progress: Progress
 ) -> dict[str, str]:
     """Speak every turn into the cache; 'question/turn' -> hash of its audio."""
-    questions = _chosen(plan, task)
+    questions = chosen_questions(plan, task)
     progress.stage("Speaking the questions", sum(len(question.turns) for question in questions))
     found: dict[str, str] = {}
     for question in questions:
@@ -231,12 +165,17 @@ async def _inputs(task: Task, question: Question, voice: SpeechEngine) -> list[T
     return inputs
 
 
-async def _carry_out(opened: _Opened, task: Task, folder: Path, progress: Progress) -> store.Run:
+async def _carry_out(opened: Opened, task: Task, folder: Path, progress: Progress) -> store.Run:
     """Play what was not played yet, then measure, transcribe, score and seal; the manifest comes last."""
     plan, began = opened.plan, time.perf_counter()
     await _record_all(opened, task, folder, progress)
     sessions_s = round(time.perf_counter() - began, 3)
     await _derive(opened, task, folder, progress)
+    unscored: KamebenchError | None = None
+    try:
+        await _score(opened, task, folder, progress)
+    except KamebenchError as error:  # a judge that cannot be asked loses nothing that was recorded
+        unscored = error
     usage = {"sessions_s": sessions_s, "system": opened.system.usage()}
     if opened.backend is not None:
         usage["backend"] = opened.backend.usage()
@@ -252,11 +191,14 @@ async def _carry_out(opened: _Opened, task: Task, folder: Path, progress: Progre
         usage={**manifest.usage, **usage},
         assets=assets.used(),
     )
+    if unscored is not None:
+        unscored.args = (f"{unscored} The run is kept; score it with: kamebench score {folder}",)
+        raise unscored
     return store.open_run(folder)
 
 
-async def _derive(opened: _Opened, task: Task, folder: Path, progress: Progress) -> None:
-    """Measures, transcripts and verdicts of what was recorded."""
+async def _derive(opened: Opened, task: Task, folder: Path, progress: Progress) -> None:
+    """Measures and transcripts of what was recorded."""
     plan = opened.plan
     await call_in_thread(lambda: measure_run(store.open_run(folder), progress))
     recogniser = open_recogniser(plan.recogniser)
@@ -264,24 +206,30 @@ async def _derive(opened: _Opened, task: Task, folder: Path, progress: Progress)
         await call_in_thread(lambda: transcribe_run(store.open_run(folder), recogniser, progress))
     finally:
         recogniser.close()
+
+
+async def _score(opened: Opened, task: Task, folder: Path, progress: Progress) -> None:
+    """Verdicts on the spoken answers; a KAME run is taken apart as well."""
+    plan, backend = opened.plan, opened.backend
     if plan.judge == "none":
         return
-    judge = open_judge(plan.judge)
+    judge = plan.open_judge()
+    how: dict[str, Any] = {"references": plan.references, "repeats": plan.judge_repeats, "progress": progress}
     try:
         run = store.open_run(folder)
-        await score_run(run, judge, task=task, progress=progress)
-        backend = opened.backend
+        await score_run(run, judge, task=task, **how)
         if backend is not None and has_oracle(run):
-            asker = Asker(lambda: backend)
-            await ablate(store.open_run(folder), judge, task=task, backend=asker, progress=progress)
+            await ablate(store.open_run(folder), judge, task=task, backend=Asker(lambda: backend), **how)
     finally:
         await judge.aclose()
 
 
-async def _record_all(opened: _Opened, task: Task, folder: Path, progress: Progress) -> None:
+async def _record_all(opened: Opened, task: Task, folder: Path, progress: Progress) -> None:
     """Play every question that has no finished session yet."""
     plan, system = opened.plan, opened.system
-    left = [q for q in _chosen(plan, task) if not (folder / "sessions" / q.id / store.SESSION).exists()]
+    left = [
+        q for q in chosen_questions(plan, task) if not (folder / "sessions" / q.id / store.SESSION).exists()
+    ]
     if not left:
         return
     progress.stage(f"Starting {plan.system.name}", 1)

@@ -66,6 +66,14 @@ class Reporter:
         if "fault" in note:
             print(f"  {note}", file=sys.stderr, flush=True)
 
+    def waiting(self, seconds: float, why: str) -> None:
+        """Requests are held up for `seconds`: shown as waiting, not as work."""
+        text = f"waiting {seconds:.0f} s for {why}"
+        if self._bars is not None and self._bar is not None:
+            self._bars.update(self._bar, note=text)
+        else:
+            print(f"  {text}", file=sys.stderr, flush=True)
+
     def _close_stage(self) -> None:
         if self._title:
             took = time.perf_counter() - self._began

@@ -23,10 +23,10 @@ def command(limit: int, folder: Path, open_it: bool) -> None:
     import sys
 
     from kamebench.cli.report import build, show_site
-    from kamebench.cli.running import start_run
+    from kamebench.cli.running import RunOptions, start_run
 
     for backend in ("local", "reference"):
-        start_run(backend=backend, limit=limit, results=folder / "results")
+        start_run(RunOptions(backend=backend, limit=limit, results=folder / "results"))
     site = build(folder / "results", folder / "reports")
     show_site(site)
     has_screen = sys.platform in ("darwin", "win32") or any(

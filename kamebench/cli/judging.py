@@ -72,18 +72,6 @@ class CheckOptions:
     as_json: bool
 
 
-class JudgeReporter(Reporter):
-    """Progress that shows waiting for a provider as waiting."""
-
-    def waiting(self, seconds: float, why: str) -> None:
-        """Requests are held up for `seconds`."""
-        text = f"waiting {seconds:.0f} s for {why}"
-        if self._bars is not None and self._bar is not None:
-            self._bars.update(self._bar, note=text)
-        else:
-            click.echo(f"  {text}", err=True)
-
-
 def score(options: ScoreOptions) -> None:
     """Score the run and show the result."""
     if options.ablations and (options.pairwise is not None or options.what != "spoken"):
@@ -173,9 +161,9 @@ def own_judge(run: Run) -> str:
     return str(name)
 
 
-def _carry_out(judge: Judge, work: Callable[[JudgeReporter], Awaitable[T]]) -> T:
+def _carry_out(judge: Judge, work: Callable[[Reporter], Awaitable[T]]) -> T:
     async def whole() -> T:
-        progress = JudgeReporter()
+        progress = Reporter()
         try:
             with progress:
                 return await work(progress)
@@ -194,7 +182,7 @@ def _ablated(run: Run, task: Task, judge: Judge, options: ScoreOptions) -> Ladde
             raise UserError(f"{run.path}: was made without a back-end, so there is none to ask.")
         return open_backend(name, url=url, max_cost=options.max_cost)
 
-    async def work(progress: JudgeReporter) -> Ladder:
+    async def work(progress: Reporter) -> Ladder:
         backend = Asker(open_own)
         try:
             return await ablate(

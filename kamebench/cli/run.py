@@ -21,6 +21,12 @@ import click
 @click.option(
     "--limit", type=click.IntRange(min=1), help="Ask at most this many questions, categories in turn."
 )
+@click.option("--judge-url", help="Address of an openai-compatible judge.")
+@click.option(
+    "--references", type=click.Choice(["gold", "corrected", "original"]), help="Set of reference answers."
+)
+@click.option("--judge-repeats", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--preset", type=click.Choice(["published"]), help="Judge as the published harness does.")
 @click.option("--category", "categories", multiple=True, help="Only this category; may be repeated.")
 @click.option(
     "--pace", type=click.Choice(["realtime", "virtual", "lockstep"]), help="Default: the fastest honest one."
@@ -38,6 +44,8 @@ import click
 @click.option(
     "--record", "record_to", type=click.Path(path_type=Path), help="Record the back-end's answers here."
 )
+@click.option("--max-cost", type=float, help="US dollars; the run stops cleanly and can be resumed.")
+@click.option("--dry-run", is_flag=True, help="Estimate requests and cost; ask nothing.")
 @click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option(
     "--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/ and systems/."
@@ -52,11 +60,13 @@ def command(**options: Any) -> None:
 
     Without options: the embedded cascade on the task spoken-basics.
     """
-    from kamebench.cli.running import resume_run, start_run
+    from kamebench.cli.running import RunOptions, dry_run, resume_run, start_run
 
-    if options["resume"] is not None:
-        resume_run(options["resume"], options["root"], options["retry_faults"], options["as_json"])
+    resume, retry_faults, dry = (options.pop(name) for name in ("resume", "retry_faults", "dry_run"))
+    chosen = RunOptions(**options)
+    if resume is not None:
+        resume_run(resume, chosen, retry_faults)
+    elif dry:
+        dry_run(chosen)
     else:
-        start_run(
-            **{name: value for name, value in options.items() if name not in ("resume", "retry_faults")}
-        )
+        start_run(chosen)
