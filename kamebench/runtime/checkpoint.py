@@ -45,13 +45,13 @@ class Checkpoint:
     files: dict[str, str] = field(default_factory=dict)
     generation: dict[str, Any] = field(default_factory=dict)
 
-    def path(self, name: str, default: str | None = None) -> Path | None:
+    def path(self, name: str) -> Path | None:
         """The file that config.json calls `name`, fetched where it comes from a hub.
 
         Raises:
             BadCheckpoint: there is no such file; AssetFault: the hub cannot be reached.
         """
-        file = self.files.get(name, default)
+        file = self.files.get(name)
         if file is None:
             return None
         if file.startswith("file://"):
@@ -67,6 +67,13 @@ class Checkpoint:
             raise BadCheckpoint(
                 f"{self.source}: config.json names {file} as {name}, and there is no such file."
             )
+        return path
+
+    def needed(self, name: str) -> Path:
+        """As `path`, for a file that every checkpoint has."""
+        path = self.path(name)
+        if path is None:
+            raise BadCheckpoint(f"{self.source}: config.json has no '{name}'.")
         return path
 
     def sampling(self) -> Sampling:
@@ -175,6 +182,41 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
+def torch_dtype(dtype: Dtype) -> Any:
+    import torch
+
+    return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
+
+
+def empty_lm(where: str, lm: Mapping[str, Any], dtype: Dtype) -> Any:
+    """The model of a config, without memory for its tensors.
+
+    Raises:
+        BadCheckpoint: the config's arguments do not make one.
+    """
+    from moshi.models.loaders import get_moshi_lm
+
+    try:
+        return get_moshi_lm(None, dict(lm), device="meta", dtype=torch_dtype(dtype))
+    except (TypeError, ValueError, AssertionError, RuntimeError, KeyError) as error:
+        raise BadCheckpoint(f"{where}: the config does not make a Moshi model: {error}.") from error
+
+
+def with_oracle(model: Any, oracle: Oracle) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the tensors that a checkpoint of this model has."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    if oracle == "from-text":
+        for name in list(shapes):
+            if name.startswith("text_emb."):
+                shapes[ORACLE_PREFIX + name.removeprefix("text_emb.")] = shapes[name]
+    return shapes
+
+
+def lm_shapes(where: str, lm: Mapping[str, Any], dtype: Dtype, oracle: Oracle) -> dict[str, tuple[int, ...]]:
+    """Name -> shape of the language model's tensors, from the config alone."""
+    return with_oracle(empty_lm(where, lm, dtype), oracle)
+
+
 def load_lm(config: Mapping[str, Any], weights: Path, dtype: Dtype, device: str, oracle: Oracle) -> Any:
     """The language model of a config with the weights of a file, floating point cast to `dtype`.
 
@@ -185,20 +227,9 @@ def load_lm(config: Mapping[str, Any], weights: Path, dtype: Dtype, device: str,
     Raises:
         BadCheckpoint: naming the tensor or the setting that does not fit.
     """
-    import torch
-    from moshi.models.loaders import get_moshi_lm
-
-    kind = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[dtype]
-    try:
-        model: Any = get_moshi_lm(None, dict(config), device="meta", dtype=kind)
-    except (TypeError, ValueError, AssertionError, RuntimeError, KeyError) as error:
-        raise BadCheckpoint(f"{weights.parent}: the config does not make a Moshi model: {error}.") from error
-    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
-    if oracle == "from-text":
-        for name in list(shapes):
-            if name.startswith("text_emb."):
-                shapes[ORACLE_PREFIX + name.removeprefix("text_emb.")] = shapes[name]
-    state = read_tensors(weights, shapes, ORACLE_PREFIX, kind, device)
+    kind = torch_dtype(dtype)
+    model = empty_lm(str(weights.parent), config, dtype)
+    state = read_tensors(weights, with_oracle(model, oracle), ORACLE_PREFIX, kind, device)
     oracle_state = {
         name.removeprefix(ORACLE_PREFIX): state.pop(name)
         for name in list(state)

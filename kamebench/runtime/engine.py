@@ -8,7 +8,7 @@ stepped in the next.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
@@ -137,6 +137,10 @@ class Engine:
             else:
                 one.done.set_result(running.result()[at])
         self._consider()
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run something on the model's thread and wait for it; not while conversations are open."""
+        self._thread.submit(function).result()
 
     def close(self) -> None:
         """End the thread, after the beat it is at, and free the batch."""

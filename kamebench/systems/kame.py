@@ -7,33 +7,30 @@ from typing import Any, Literal
 from pydantic import Field
 
 from kamebench.asr.streaming import StreamingEngine, open_streaming
-from kamebench.errors import BadConfig, SystemFault
+from kamebench.errors import BadConfig
 from kamebench.llm.base import Backend
 from kamebench.oracle.chunking import Chunking
 from kamebench.oracle.log import Header, LogWriter
 from kamebench.oracle.loop import LoopSettings, LoopUsage, Overflow, Surroundings, TandemLoop
 from kamebench.oracle.policy import PolicySettings
 from kamebench.oracle.prompt import INSTRUCTIONS
-from kamebench.systems import Options, Setup, read_options
+from kamebench.systems import Setup, read_options
 from kamebench.systems.base import Capabilities, Session, SessionContext, System
-from kamebench.systems.kame_model import KameModel
 from kamebench.systems.kame_session import KameSession
+from kamebench.systems.model_session import ModelOptions
+from kamebench.systems.moshi import Model
 from kamebench.threads import call_in_thread
 
 
-class KameOptions(Options):
+class KameOptions(ModelOptions):
     """The model, what hears the user, and how the back-end is asked; defaults as the released server.
 
-    weights: a hub repository or a folder in the public layout; one without an oracle stream (plain Moshi)
-    gets it as a copy of the text embedding. recogniser: see docs/oracle.md. queue: entries between back-end
-    and model; overflow: what happens when it is full. on_backend_fault: 'fault' spoils the turn, 'continue'
-    speaks on.
+    weights without an oracle stream (plain Moshi) get it as a copy of the text embedding. recogniser: see
+    docs/oracle.md. queue: entries between back-end and model; overflow: what happens when it is full.
+    on_backend_fault: 'fault' spoils the turn, 'continue' speaks on.
     """
 
     weights: str = "SakanaAI/kame"
-    revision: str | None = None
-    dtype: Literal["bf16", "fp16", "fp32"] = "bf16"
-    device: str | None = None
     recogniser: str = "whisper:tiny.en"
     policy: str = "released"
     poll_s: float = Field(default=0.5, gt=0)
@@ -68,11 +65,13 @@ class KameOptions(Options):
 class KameSystem(System):
     """One model, one streaming recogniser and one back-end for all conversations."""
 
-    def __init__(self, options: KameOptions, backend: Backend, backend_name: str | None) -> None:
+    def __init__(
+        self, options: KameOptions, backend: Backend, backend_name: str | None, sessions: int = 1
+    ) -> None:
         self._options, self._backend, self._backend_name = options, backend, backend_name
         self._settings = options.loop()
         self._recogniser: StreamingEngine = open_streaming(options.recogniser)
-        self._model = KameModel(options.weights, options.revision, options.dtype, options.device)
+        self._model = Model(options, sessions, "from-text")
         self._usage: list[LoopUsage] = []
         self.capabilities = Capabilities(
             full_duplex=True,
@@ -80,25 +79,23 @@ class KameSystem(System):
             knows_idle=not self._recogniser.realtime_only,
             emits_text=True,
             accepts_oracle=True,
+            max_sessions=sessions,
         )
 
     async def start(self) -> None:
         await self._backend.start()
         await call_in_thread(self._recogniser.start)
-        await call_in_thread(self._model.start)
+        await self._model.start()
 
     def session(self, context: SessionContext) -> Session:
-        model = self._model
-        if model.tokenizer is None:
-            raise SystemFault("KAME was not started", kind="not_started")
-        return KameSession(context, model.open, lambda: self._loop(context), model.tokenizer)
+        tokenizer = self._model.loaded.tokenizer
+        return KameSession(context, self._model.open, lambda: self._loop(context), tokenizer)
 
     def _loop(self, context: SessionContext) -> TandemLoop:
-        model = self._model
-        assert model.tokenizer is not None
+        model = self._model.loaded
         settings = self._options.model_dump(mode="json", exclude={"instructions"})
         settings["backend"] = self._backend_name or self._backend.name
-        header = Header(pad_id=model.pad_id, initial_id=model.initial_id, settings=settings)
+        header = Header(pad_id=model.engine.pad_id, initial_id=model.engine.initial_id, settings=settings)
         loop = TandemLoop(
             self._backend,
             self._recogniser.open(context.activity),
@@ -111,11 +108,7 @@ class KameSystem(System):
         return loop
 
     def describe(self) -> dict[str, Any]:
-        return {
-            **self._options.model_dump(mode="json"),
-            "recogniser": self._recogniser.name,
-            "oracle_from_text_embedding": self._model.from_text,
-        }
+        return {**self._model.describe(), "recogniser": self._recogniser.name}
 
     def usage(self) -> dict[str, Any]:
         totals = [
@@ -129,7 +122,7 @@ class KameSystem(System):
     async def aclose(self) -> None:
         await self._backend.aclose()
         await call_in_thread(self._recogniser.close)
-        await call_in_thread(self._model.close)
+        await self._model.aclose()
 
 
 def create(setup: Setup) -> System:
@@ -140,4 +133,5 @@ def create(setup: Setup) -> System:
     """
     if setup.backend is None:
         raise BadConfig("KAME needs a back-end. Name one with --backend, for example --backend local.")
-    return KameSystem(read_options(KameOptions, setup.options), setup.backend, setup.backend_name)
+    options = read_options(KameOptions, setup.options)
+    return KameSystem(options, setup.backend, setup.backend_name, setup.sessions)

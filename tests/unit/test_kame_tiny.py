@@ -21,11 +21,11 @@ from kamebench.oracle.log import OracleLog
 from kamebench.oracle.loop import OracleUpdate
 from kamebench.oracle.rebuild import TurnWindow, last_completed, last_injected, rebuild_stream
 from kamebench.records import SpokenTurn
+from kamebench.runtime.engine import Slot, Stepped
+from kamebench.runtime.voice import Voice, VoiceSettings, load
 from kamebench.session import Playing, Recorded, Timing, TurnInput, record
 from kamebench.systems import Setup
 from kamebench.systems.kame import create
-from kamebench.systems.kame_model import KameConversation, KameModel, OracleTrack, add_oracle
-from kamebench.systems.kame_session import Stepped
 from kamebench.vad.base import StreamingDetector
 from tests.tiny_models import SPEAKER, TEXT_CARD, write_checkpoint
 from tests.unit.oracle_parts import Answer, TimedBackend
@@ -136,32 +136,44 @@ def replay(checkpoint: Path, frames: list[Pcm], log: OracleLog) -> list[int | No
     """The text tokens of a fresh model that is fed the audio and the oracle tokens of the log."""
 
     async def scenario() -> list[int | None]:
-        model = KameModel(str(checkpoint), None, "fp32", "cpu")
-        model.start()
-        conversation = await model.open(0)
-        texts = [
-            (await model.step(pcm, step.oracle, at == 0))[1]
-            for at, (pcm, step) in enumerate(zip(frames, log.steps, strict=True))
-        ]
-        await conversation.aclose()
-        model.close()
+        voice = tiny(checkpoint)
+        slot = voice.engine.open(0)
+        slot._oracle = Told(log)  # type: ignore[assignment]
+        texts = [(await slot.step(pcm)).text_token for pcm in frames]
+        await slot.aclose()
+        voice.engine.close()
         return texts
 
     return asyncio.run(scenario())
 
 
+class Told:
+    """An oracle stream read from a log."""
+
+    def __init__(self, log: OracleLog) -> None:
+        self._log = log
+
+    def at(self, step: int) -> int:
+        return self._log.steps[step].oracle
+
+
+def tiny(folder: Path) -> Voice:
+    return load(VoiceSettings(str(folder), dtype="fp32", device="cpu"), 1, "from-text")
+
+
 def test_a_run_is_its_script_frame_by_frame_and_its_log_reproduces_it(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    checkpoint: Path, tmp_path: Path
 ) -> None:
     frames: list[Pcm] = []
-    original = KameConversation.step
+    original = Slot.step
 
-    async def watched(self: KameConversation, pcm: Pcm, updates: Sequence[OracleUpdate]) -> Stepped:
+    async def watched(self: Slot, pcm: Pcm, updates: Sequence[OracleUpdate]) -> Stepped:
         frames.append(pcm)
         return await original(self, pcm, updates)
 
-    monkeypatch.setattr(KameConversation, "step", watched)
-    (recorded,), backend, usage = play(tmp_path, options(checkpoint, tmp_path), ANSWERS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Slot, "step", watched)
+        (recorded,), backend, usage = play(tmp_path, options(checkpoint, tmp_path), ANSWERS)
     assert recorded.fault is None
     log = oracle_log.read(tmp_path / "0")
     # Polls at frames 7, 13, 19, 25, 32, 38, 44, 50, 57: what frame 50 hears is seen at 57, with the final.
@@ -238,13 +250,13 @@ def test_options_are_checked(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(BadConfig, match="chunking"):
         create(Setup(options(checkpoint, tmp_path, chunking="whole"), backend))
     with pytest.raises(BadCheckpoint, match=r"config\.json"):
-        KameModel(str(tmp_path), None, "fp32", "cpu").start()
+        tiny(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("damage", "says"),
     [
-        ("truncated", "SafetensorError|incomplete|header"),
+        ("truncated", r"model\.safetensors: is truncated"),
         ("missing", r"out_norm\.alpha"),
         ("extra", r"surplus\.weight"),
         ("shape", r"text_linear\.weight"),
@@ -272,7 +284,7 @@ def test_weights_that_do_not_fit_are_named(checkpoint: Path, tmp_path: Path, dam
             state["text_linear.weight"] = state["text_linear.weight"][:-1].clone()
         save_file(state, weights)
     with pytest.raises(BadCheckpoint, match=says):
-        KameModel(str(tmp_path), None, "fp32", "cpu").start()
+        tiny(tmp_path)
 
 
 def test_a_plain_moshi_checkpoint_gets_its_oracle_from_the_text_embedding(
@@ -284,43 +296,6 @@ def test_a_plain_moshi_checkpoint_gets_its_oracle_from_the_text_embedding(
     state = load_file(tmp_path / "model.safetensors")
     del state["oracle_emb.weight"]
     save_file(state, tmp_path / "model.safetensors")
-    model = KameModel(str(tmp_path), None, "fp32", "cpu")
-    model.start()
-    model.close()
-    assert model.from_text
-
-
-@pytest.mark.parametrize("case", ["four_stream_fp32", "delay2_fp32", "legacy_three_stream_fp32"])
-def test_the_oracle_on_the_unchanged_generator_equals_the_golden_cases(shared: Path, case: str) -> None:
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("moshi.models.lm")
-    from moshi.models.lm import LMGen
-    from moshi.models.loaders import get_moshi_lm
-    from safetensors.torch import load_file
-
-    folder = shared / "golden" / case
-    config = json.loads((folder / "lm_config.json").read_text())
-    events = json.loads((folder / "case.json").read_text())["events"]
-    state = load_file(folder / "model.safetensors")
-    oracle = state.pop("oracle_emb.weight", None)
-    model: Any = get_moshi_lm(None, config, device="meta", dtype=torch.float32)
-    model.load_state_dict(state, assign=True)
-    model.eval()
-    now = add_oracle(model, oracle)
-    codes = load_file(folder / "input.safetensors")["user_codes"]
-    expected = load_file(folder / "expected.safetensors")
-    track = OracleTrack(config["existing_text_padding_id"], config["text_card"])
-    generator: Any = LMGen(model, use_sampling=False)
-    with torch.no_grad(), generator.streaming(1):
-        for t in range(codes.shape[-1]):
-            updates = [
-                OracleUpdate(1, event["action"] == "reset", "", tuple(event.get("tokens", ())))
-                for event in events
-                if event["frame"] == t
-            ]
-            token = track.apply(t, updates)
-            assert token == int(expected["oracle_tokens"][t])
-            now.fill_(token)
-            out = generator.step(codes[:, :, t : t + 1])
-            wanted = expected["tokens"][0, :, t]
-            assert bool((wanted == -3).all()) if out is None else torch.equal(out[0, :, 0], wanted)
+    voice = tiny(tmp_path)
+    voice.engine.close()
+    assert voice.describe()["oracle_from_text_embedding"] is True
