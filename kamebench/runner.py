@@ -65,7 +65,12 @@ async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progr
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         folder = results / plan.system.name / f"{task.name}@{task.version}" / run_id
         store.write_record(folder / store.MANIFEST, _manifest(opened.plan, task, run_id, audio))
-        return await _carry_out(opened, task, folder, progress)
+        try:
+            return await _carry_out(opened, task, folder, progress)
+        except KamebenchError:
+            if not (folder / "sessions").exists():  # it never began: nothing to resume
+                shutil.rmtree(folder)
+            raise
 
 
 async def resume(
