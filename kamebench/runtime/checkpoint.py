@@ -31,7 +31,7 @@ NOT_LM = (
     "stt_config",
     "model_id",
 )
-NEEDED = ("dim", "num_heads", "num_layers", "n_q", "dep_q", "card", "text_card", "delays")
+NEEDED = ("dim", "num_heads", "num_layers", "n_q", "dep_q", "card", "text_card", "context", "delays")
 OTHER_MODELS = ("hibiki", "tts", "stt")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,20 +15,37 @@ from kamebench.errors import BadCheckpoint
 from kamebench.runtime.checkpoint import read_tensors
 
 
+def mimi_config(path: Path | None) -> dict[str, Any]:
+    """The codec's sizes; None: the released one's.
+
+    Raises:
+        BadCheckpoint: the file cannot be read as JSON, or is of another codec.
+    """
+    if path is None:
+        from moshi.models import loaders
+
+        return dict(loaders._mimi_config)  # pyright: ignore[reportPrivateUsage] named nowhere else
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadCheckpoint(f"{path}: cannot be read as JSON: {error}.") from None
+    for key in ("seanet", "transformer", "quantizer"):
+        if not isinstance(config, dict) or key not in config:
+            raise BadCheckpoint(f"{path}: has no '{key}': the config of another codec than Mimi.")
+    return config
+
+
 def load_mimi(path: Path, config_path: Path | None, codebooks: int, device: str) -> Any:
     """A Mimi with the weights of a file, in float32; `config_path` None: the released one's sizes.
 
     Raises:
         BadCheckpoint: naming the tensor or setting that does not fit, or a codec of another frame.
     """
-    import json
-
     import torch
     from moshi.models.loaders import get_mimi
 
     try:
-        config = None if config_path is None else json.loads(config_path.read_text(encoding="utf-8"))
-        mimi: Any = get_mimi(None, config, device=device, num_codebooks=codebooks)
+        mimi: Any = get_mimi(None, mimi_config(config_path), device=device, num_codebooks=codebooks)
     except (TypeError, ValueError, KeyError, AssertionError, RuntimeError) as error:
         raise BadCheckpoint(
             f"{config_path}: does not make a Mimi: {type(error).__name__}: {error}."

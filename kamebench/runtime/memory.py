@@ -22,6 +22,12 @@ def kv_cache_bytes(lm: Mapping[str, Any], dtype: str) -> int:
     return 2 * int(lm["num_layers"]) * int(lm["context"]) * int(lm["dim"]) * BYTES[dtype]
 
 
+def codec_cache_bytes(mimi: Mapping[str, Any]) -> int:
+    """Bytes of one conversation's key-value caches in Mimi's encoder and decoder, which run in float32."""
+    part = mimi["transformer"]
+    return 2 * 2 * int(part["num_layers"]) * int(part["context"]) * int(part["d_model"]) * BYTES["fp32"]
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Bytes: of the weights, of each session, and free on the device before anything is loaded."""
@@ -80,8 +86,8 @@ def free_bytes(device: str) -> int:
     return min(found)
 
 
-def weight_bytes(path_sizes: Mapping[str, tuple[int, ...]], dtype: str) -> int:
+def weight_bytes(shapes: Mapping[str, tuple[int, ...]], dtype: str) -> int:
     """Bytes of tensors of these shapes once cast."""
     import math
 
-    return sum(math.prod(shape) for shape in path_sizes.values()) * BYTES[dtype]
+    return sum(math.prod(shape) for shape in shapes.values()) * BYTES[dtype]

@@ -12,7 +12,7 @@ from kamebench.errors import BadCheckpoint, BadConfig, MissingExtra
 from kamebench.runtime import memory
 from kamebench.runtime.batch import Batch
 from kamebench.runtime.checkpoint import Checkpoint, Dtype, Oracle, lm_shapes, load_lm, read
-from kamebench.runtime.codec import load_mimi
+from kamebench.runtime.codec import load_mimi, mimi_config
 from kamebench.runtime.engine import Engine
 from kamebench.runtime.generator import Sampling
 
@@ -96,7 +96,7 @@ def load(settings: VoiceSettings, sessions: int, oracle: Oracle) -> Voice:
     facts: dict[str, Any] = {
         "device_used": device if device == "cpu" else device_name(device),
         "sampling": asdict(sampling),
-        "session_bytes": memory.kv_cache_bytes(lm, settings.dtype),
+        "session_bytes": session_bytes(checkpoint, settings.dtype),
     }
     if oracle == "from-text":
         facts["oracle_from_text_embedding"] = bool(model.oracle_from_text)
@@ -127,10 +127,16 @@ def check_memory(checkpoint: Checkpoint, dtype: Dtype, device: str, sessions: in
     shapes = lm_shapes(checkpoint.source, checkpoint.lm, dtype, oracle)
     budget = memory.Budget(
         memory.weight_bytes(shapes, dtype),
-        memory.kv_cache_bytes(checkpoint.lm, dtype),
+        session_bytes(checkpoint, dtype),
         memory.free_bytes(device),
     )
     budget.check(sessions, device)
+
+
+def session_bytes(checkpoint: Checkpoint, dtype: Dtype) -> int:
+    """Key-value caches of one conversation, in the language model and in the codec."""
+    codec = mimi_config(checkpoint.path("mimi_config_name"))
+    return memory.kv_cache_bytes(checkpoint.lm, dtype) + memory.codec_cache_bytes(codec)
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> Any:
