@@ -21,7 +21,10 @@ RUN_OPTIONS=${RUN_OPTIONS:---system cascade --task spoken-basics}
 run() {
   local result
   # shellcheck disable=SC2086  # options are words
-  result=$(kamebench run $RUN_OPTIONS --results "$RESULTS" --json "$@") || return
+  result=$(kamebench run $RUN_OPTIONS --results "$RESULTS" --json "$@") || {
+    local code=$?
+    return $((code == 1 ? 3 : code)) # 1 is a crash here; for the caller it would mean a regression
+  }
   python3 -c 'import json, sys; print(json.load(sys.stdin)["run"])' <<<"$result" || return 2
 }
 

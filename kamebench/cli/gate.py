@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from kamebench.gate.decision import GateResult
 
 
 @click.command("gate")
@@ -32,16 +36,18 @@ def command(  # noqa: PLR0913, PLR0917 one parameter an option
 
     Exit codes: 0 pass, 1 regression, 2 usage or unreadable input, 3 inconclusive.
     """
-    from kamebench.gate import outputs
-    from kamebench.gate.baseline import resolve
-    from kamebench.gate.decision import gate
-    from kamebench.gate.rules import load_rules
-    from kamebench.stats.snapshot import take
-    from kamebench.store import open_run
+    import traceback
 
-    rules = load_rules(rules_file)
-    against = resolve(baseline, baselines, score)
-    result = gate([take(open_run(path), score) for path in runs], against, rules)
+    from kamebench.errors import KamebenchError
+    from kamebench.gate import outputs
+
+    try:
+        result = _decide(runs, baseline, baselines, rules_file, score)
+    except KamebenchError:
+        raise
+    except Exception:  # Python would end with 1, which here means a regression
+        traceback.print_exc()
+        raise SystemExit(2) from None
     if junit:
         _save(junit, outputs.to_junit(result))
     if markdown:
@@ -51,6 +57,20 @@ def command(  # noqa: PLR0913, PLR0917 one parameter an option
     else:
         click.echo(outputs.to_text(result))
     raise SystemExit(result.exit_code)
+
+
+def _decide(
+    runs: tuple[Path, ...], baseline: str, baselines: Path, rules_file: Path | None, score: str | None
+) -> GateResult:
+    from kamebench.gate.baseline import resolve
+    from kamebench.gate.decision import gate
+    from kamebench.gate.rules import load_rules
+    from kamebench.stats.snapshot import take
+    from kamebench.store import open_run
+
+    rules = load_rules(rules_file)
+    against = resolve(baseline, baselines, score)
+    return gate([take(open_run(path), score) for path in runs], against, rules)
 
 
 def _save(path: Path, text: str, append: bool = False) -> None:

@@ -53,7 +53,7 @@ def project(tmp_path: Path) -> Path:
     fake = binaries / "kamebench"
     fake.write_text(
         "#!/usr/bin/env bash\n"
-        'if [ "$1" = run ]; then echo "$@" >> calls.txt; [ -n "$NEXT_RUN" ] || exit 3; '
+        'if [ "$1" = run ]; then echo "$@" >> calls.txt; [ -n "$NEXT_RUN" ] || exit 1; '
         'echo "{\\"run\\": \\"$NEXT_RUN\\"}"; exit 0; fi\n'
         f'exec {sys.executable} -m kamebench "$@"\n'
     )

@@ -7,8 +7,10 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from click.testing import CliRunner
 
 from kamebench import store
+from kamebench.cli.gate import command
 from kamebench.gate.baseline import read_baseline
 from kamebench.gate.decision import gate
 from kamebench.gate.outputs import to_junit, to_markdown
@@ -191,3 +193,16 @@ def test_power_and_history_read_stored_runs(workplace: Path) -> None:
     call(workplace, "history", "scripted", "--chart", "h.svg")
     assert (workplace / "h.svg").read_bytes() == first
     assert call(workplace, "history", "scriptd").returncode == 2
+
+
+def test_a_crash_of_the_gate_does_not_look_like_a_regression(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crash(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kamebench.gate.decision.gate", crash)
+    made = CliRunner().invoke(
+        command, [str(run_of(workplace, "equal")), "--baselines", str(workplace / "baselines")]
+    )
+    assert made.exit_code == 2 and "ZeroDivisionError" in made.stderr
