@@ -94,6 +94,22 @@ class Checkpoint:
         return Sampling(0.0, 0.0) if greedy else sampling
 
 
+class NoSuchFile(BadCheckpoint):
+    """The repository is there, and the file is not."""
+
+
+def config_before_configs() -> dict[str, Any]:
+    """What the `moshi` package assumes of a repository without config.json: the first Moshi, 7 B."""
+    from moshi.models import loaders
+
+    names = {
+        "moshi_name": loaders.MOSHI_NAME,
+        "mimi_name": loaders.MIMI_NAME,
+        "tokenizer_name": loaders.TEXT_TOKENIZER_NAME,
+    }
+    return {**loaders._lm_kwargs, **names}  # pyright: ignore[reportPrivateUsage] named nowhere else
+
+
 def fetch(repository: str, name: str, revision: str | None) -> Path:
     """A file of a hub repository, from the hub's cache when it is there."""
     from huggingface_hub import hf_hub_download
@@ -122,7 +138,7 @@ def fetch(repository: str, name: str, revision: str | None) -> Path:
             f"{at}: {name} cannot be fetched: {error}", kind="unreachable", retryable=True
         ) from None
     except EntryNotFoundError:
-        raise BadCheckpoint(f"{at}: has no file {name}.") from None
+        raise NoSuchFile(f"{at}: has no file {name}.") from None
     except (HfHubHTTPError, OSError) as error:
         raise AssetFault(f"{at}: {name} cannot be fetched: {error}", kind="hub", retryable=True) from error
 
@@ -137,9 +153,12 @@ def read(source: str, revision: str | None = None) -> Checkpoint:
         path = Path(source) / "config.json"
         if not path.is_file():
             raise BadCheckpoint(f"{source}: has no config.json. Name a folder in Moshi's public layout.")
+        config = read_config(path)
     else:
-        path = fetch(source, "config.json", revision)
-    config = read_config(path)
+        try:
+            config = read_config(fetch(source, "config.json", revision))
+        except NoSuchFile:
+            config = config_before_configs()
     files = {name: str(config[name]) for name in NOT_LM if name.endswith("_name") and config.get(name)}
     if "lora_name" in files:
         raise BadCheckpoint(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,14 @@ CASES = ["four_stream_fp32", "delay2_fp32", "legacy_three_stream_fp32"]
 
 
 @pytest.fixture(autouse=True)
-def moshi() -> None:
+def moshi() -> Iterator[None]:
     pytest.importorskip("moshi.models.lm")
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # small products: more threads only wait for each other
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kamebench.audio import FRAME_SAMPLES, Pcm
-from kamebench.clock import Clock, VirtualClock
+from kamebench.clock import NS_PER_MS, Clock, VirtualClock
 from kamebench.errors import BadCheckpoint, BadConfig, UnknownName
 from kamebench.llm.base import TurnContext
 from kamebench.oracle import log as oracle_log
@@ -76,7 +76,7 @@ def turn(number: int) -> TurnInput:
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Four streams, greedy decoding."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NO_TORCH_COMPILE", "1")  # read when moshi is imported
@@ -91,7 +91,10 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # Large, so that a wrong oracle token changes the text.
     state["oracle_emb.weight"] = torch.randn_like(state["text_emb.weight"]) * 3
     save_file(state, folder / "model.safetensors")
-    return folder
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # tiny products: more threads only wait for each other
+    yield folder
+    torch.set_num_threads(threads)
 
 
 def options(checkpoint: Path, folder: Path, **more: object) -> dict[str, Any]:
@@ -217,6 +220,49 @@ def test_the_next_conversation_remembers_nothing(checkpoint: Path, tmp_path: Pat
     one, two = (oracle_log.read(tmp_path / name) for name in ("0", "1"))
     assert [step.text for step in one.steps] == [step.text for step in two.steps]
     assert [(i.frame, i.tokens) for i in one.injections] == [(i.frame, i.tokens) for i in two.injections]
+
+
+def test_conversations_side_by_side_are_those_they_are_alone(checkpoint: Path, tmp_path: Path) -> None:
+    """Three at once on one model, each with its own loop and stream, and one that comes late."""
+    answers = [Answer(((100, "seven"), (150, " wise"), (240, " owls")), end_ms=250)]
+
+    def logs(folder: Path, delays_ms: Sequence[int]) -> list[tuple[list[Any], list[Any]]]:
+        async def scenario(clock: Clock) -> None:
+            backend = TimedBackend(clock, answers)
+            system = create(Setup(options(checkpoint, tmp_path), backend, "timed", len(delays_ms)))
+            assert system.capabilities.max_sessions == len(delays_ms)
+            await system.start()
+
+            async def one(n: int) -> None:
+                await clock.sleep_until_ns(delays_ms[n] * NS_PER_MS)
+                turns = [turn(10 * n + 1), turn(10 * n + 2)]
+                done = await record(
+                    system, turns, folder / str(n), Deaf(), Playing("lockstep", n, TIMING, clock)
+                )
+                assert done.fault is None
+
+            try:
+                await asyncio.gather(*(one(n) for n in range(len(delays_ms)) if delays_ms[n] >= 0))
+            finally:
+                await system.aclose()
+
+        async def run() -> None:
+            clock = VirtualClock()
+            await clock.run(scenario(clock))
+
+        asyncio.run(run())
+        found = [oracle_log.read(folder / str(n)) for n, delay in enumerate(delays_ms) if delay >= 0]
+        return [
+            ([(s.text, s.oracle) for s in log.steps], [i.tokens for i in log.injections]) for log in found
+        ]
+
+    together = logs(tmp_path / "together", [0, 0, 1010])
+    assert all(injections for _, injections in together)
+    assert together[0] != together[1] != together[2]
+    for n in range(3):
+        delays = [-1, -1, -1]
+        delays[n] = 0
+        assert logs(tmp_path / f"alone{n}", delays) == [together[n]]
 
 
 def test_a_backend_that_fails_in_turn_2_spoils_turn_2_alone(checkpoint: Path, tmp_path: Path) -> None:
