@@ -6,7 +6,8 @@ Random weights: `full` has the released model's sizes (7.69 B parameters and an 
 GPU; `tiny` runs anywhere. Each part is timed with the work of the part before it done (on CUDA between
 synchronisations), so parts do not add up to the whole frame exactly. Floor: bytes of the language model's
 weights, each read once a frame, / bandwidth; the bandwidth is that of copying 1 GiB on the device (64 MiB on
-the CPU), read and write counted. On the CPU of a tiny model the weights stay in its cache: no floor applies.
+the CPU), read and write counted. A tiny model's weights
+stay in a cache: no floor applies.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def main() -> None:
     for rows in given.batch:
         found = measure(model, mimi, given.device, rows, given.frames)
         cells = " | ".join(f"{found[column]:.2f}" for column in columns)
-        print(f"| {rows} | {cells} | {found['whole frame'] / floor_ms:.1f} |")
+        ratio = f"{found['whole frame'] / floor_ms:.1f}" if given.size == "full" else "-"
+        print(f"| {rows} | {cells} | {ratio} |")
 
 
 if __name__ == "__main__":

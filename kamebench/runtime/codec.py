@@ -67,6 +67,7 @@ class Codec:
     def __init__(self, mimi: Any, rows: int) -> None:
         self._mimi, self._rows = mimi, rows
         self._device = next(mimi.parameters()).device
+        self._active: list[bool] | None = None
         self._streams = ExitStack()
         self._streams.enter_context(mimi.streaming(rows))
 
@@ -77,6 +78,14 @@ class Codec:
         mask = torch.zeros(self._rows, dtype=torch.bool)
         mask[list(rows)] = True
         self._mimi.reset_streaming(mask)
+        self._active = None  # a reset makes its rows active
+
+    def _run_only(self, active: Sequence[bool]) -> None:
+        import torch
+
+        if list(active) != self._active:  # every module keeps the mask: not to be set without need
+            self._active = list(active)
+            self._mimi.set_exec_mask(torch.tensor(active))
 
     def encode(self, frames: Sequence[Pcm | None]) -> Any:
         """The next frame of each row, float32 [1920] in [-1, 1] -> int64 [B, codebooks, 1].
@@ -88,14 +97,12 @@ class Codec:
         silence = np.zeros(FRAME_SAMPLES, np.float32)
         block = np.stack([silence if frame is None else frame for frame in frames])
         audio = torch.from_numpy(block)[:, None].to(self._device)
-        self._mimi.set_exec_mask(torch.tensor([frame is not None for frame in frames]))
+        self._run_only([frame is not None for frame in frames])
         return self._mimi.encode(audio)
 
     def decode(self, codes: Any, active: Sequence[bool]) -> Pcm:
         """Codes int64 [B, codebooks] -> float32 [B, 1920] in [-1, 1]; rows not active stand still."""
-        import torch
-
-        self._mimi.set_exec_mask(torch.tensor(active))
+        self._run_only(active)
         audio = self._mimi.decode(codes.clamp(min=0)[:, :, None])
         return audio[:, 0].float().clamp(-1, 1).cpu().numpy()
 

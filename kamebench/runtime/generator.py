@@ -49,7 +49,7 @@ class Generator:
         self._lm: Any = LMGen(
             model, use_sampling=False, support_out_of_sync=True, on_text_logits_hook=self._keep
         )
-        self.device = model.device
+        self._active: list[bool] | None = None
         self._streams = ExitStack()
         self._streams.enter_context(self._lm.streaming(rows))
 
@@ -63,6 +63,7 @@ class Generator:
         mask = torch.zeros(self._noise.rows, dtype=torch.bool)
         mask[list(seeds)] = True
         self._lm.reset_streaming(mask)
+        self._active = None  # a reset makes its rows active
         self._noise.seed(seeds)
 
     def step(self, codes: Any, active: Sequence[bool], oracle: Sequence[int]) -> Any:
@@ -80,7 +81,9 @@ class Generator:
         self._noise.draw(active)
         if self._oracle is not None:
             self._oracle.copy_(torch.tensor(oracle)[:, None])
-        self._lm.set_exec_mask(torch.tensor(active))
+        if list(active) != self._active:  # every module keeps the mask: not to be set without need
+            self._active = list(active)
+            self._lm.set_exec_mask(torch.tensor(active))
         return self._lm.step(codes)[:, :, 0]
 
     def close(self) -> None:
