@@ -9,7 +9,7 @@ import click
 
 @click.command("demo")
 @click.option(
-    "--limit", type=click.IntRange(min=1), default=5, show_default=True, help="Questions a back-end is asked."
+    "--limit", type=click.IntRange(min=1), default=9, show_default=True, help="Questions a back-end is asked."
 )
 @click.option("--folder", type=click.Path(path_type=Path), default=Path("demo"), show_default=True)
 @click.option("--open/--no-open", "open_it", default=True, help="Open the report in a browser.")

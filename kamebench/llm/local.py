@@ -8,6 +8,7 @@ for every openai-compatible server.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,9 +30,12 @@ _STOP_S = 5.0
 
 
 class LocalOptions(OpenAIOptions):
-    """threads: of the CPU. start_s: how long loading may take. default_max_tokens: small models ramble."""
+    """threads: half the CPU's cores by default: llama.cpp's threads spin while they wait for each other, and
+    slow down many times over when recognition or synthesis takes a core from them.
+    start_s: how long loading may take. default_max_tokens: small models ramble.
+    """
 
-    threads: int = Field(default=2, ge=1)
+    threads: int = Field(default_factory=lambda: max(1, (os.cpu_count() or 2) // 2), ge=1)
     start_s: float = Field(default=60.0, gt=0)
     seed: int | None = 0
     default_max_tokens: int | None = 200
