@@ -116,3 +116,58 @@ def test_cases_that_cannot_be_read_are_named(
     with pytest.raises(error, match=says) as caught:
         verify(case)
     assert caught.value.exit_code == 2  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("stored", ["float32", "bfloat16"])
+def test_bf16_equals_the_package_generator_alone(case: Path, stored: str) -> None:
+    """A case recorded here: the package's generator in batch 1, text and oracle embedding summed first."""
+    import torch
+    from moshi.models.lm import LMGen
+    from moshi.models.loaders import get_moshi_lm
+    from safetensors.torch import load_file, save_file
+
+    state = load_file(case / "model.safetensors")
+    if stored == "bfloat16":
+        state = {name: tensor.to(torch.bfloat16) for name, tensor in state.items()}
+        save_file(state, case / "model.safetensors")
+    codes = load_file(case / "input.safetensors")["user_codes"]
+    config = json.loads((case / "lm_config.json").read_text())
+    recorded = json.loads((case / "case.json").read_text())
+    # Several at one frame, a second reset with tokens, an append whose indices have partly passed.
+    events = [
+        {"frame": 3, "action": "append", "tokens": [7, 8]},
+        {"frame": 3, "action": "reset"},
+        {"frame": 3, "action": "append", "tokens": [9, 10]},
+        {"frame": 3, "action": "append", "tokens": [11]},
+        {"frame": 20, "action": "append", "tokens": list(range(30, 60))},
+    ]
+    stream = [200, 9, 10, 11, *range(30, 60)]
+    oracle = [3, 3, 3] + [
+        stream[i] if i < 4 or (i >= 17 and i < 34) else 3 for i in range(codes.shape[-1] - 3)
+    ]
+    (case / "case.json").write_text(json.dumps(recorded | {"dtype": "bfloat16", "events": events}))
+    oracle_emb = state.pop("oracle_emb.weight").to(torch.bfloat16)
+    expected = {"oracle_tokens": torch.tensor(oracle)}
+    for suffix, told in (("", oracle), ("_no_oracle", [3] * len(oracle))):
+        model = get_moshi_lm(None, config, device="cpu", dtype=torch.bfloat16)
+        model.load_state_dict(state)
+        model.eval()
+        text_emb, now = model.text_emb.forward, [3]
+        model.text_emb.forward = lambda x, f=text_emb, n=now: f(x) + oracle_emb[n[0]]  # type: ignore[method-assign]
+        logits: list[torch.Tensor] = []
+        generator = LMGen(
+            model, use_sampling=False, on_text_logits_hook=lambda x, to=logits: to.append(x.float())
+        )
+        tokens = []
+        with generator.streaming(1):
+            for t, token in enumerate(told):
+                now[0] = token
+                out = generator.step(codes[:, :, t : t + 1])
+                tokens.append(torch.full((1, 9, 1), -3) if out is None else out)
+        expected["tokens" + suffix] = torch.cat(tokens, -1)
+        expected["text_logits" + suffix] = torch.cat(logits, 2)
+    save_file(expected, case / "expected.safetensors")
+    verdict = verify(case)
+    assert verdict.exact, verdict.line()
+    assert verdict.logit_difference == verdict.logit_difference_no_oracle == 0
+    assert not torch.equal(expected["tokens"], expected["tokens_no_oracle"])
