@@ -14,7 +14,11 @@ from kamebench.events import AudioOut, Fault
 from tests.contract.cases import CASES
 from tests.contract.harness import Case, Conversation
 
-pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+pytestmark = [
+    pytest.mark.parametrize("case", CASES, ids=lambda case: case.name),
+    # torch 2.13 deprecates a decorator that it uses itself.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"),
+]
 
 
 def fastest(paces: tuple[str, ...]) -> str:
