@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 LOCK := pyproject.toml constraints.txt
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check gate clean
 
 demo: $(VENV)/.demo
 	$(BIN)/kamebench demo
@@ -18,6 +18,13 @@ check: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# The embedded cascade, speaking reference answers, against its committed baseline.
+gate: $(VENV)/.test
+	mkdir -p build
+	$(BIN)/kamebench run --backend reference --limit 9 --results build/gate --json > build/gate.json
+	$(BIN)/kamebench gate --baseline embedded --rules examples/ci/embedded.toml \
+	  "$$($(BIN)/python -c 'import json; print(json.load(open("build/gate.json"))["run"])')"
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -32,7 +39,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/python
 $(VENV)/.test: $(LOCK) $(VENV)/.demo
 	@echo "Setting up .venv for the tests (once, several minutes)"
 	$(PIP) install -c constraints.txt torch==2.13.0
-	$(PIP) install -c constraints.txt -e '.[local,openai,anthropic,google,whisper,hub,remote,dev]'
+	$(PIP) install -c constraints.txt -e '.[local,openai,anthropic,google,google-speech,whisper,hub,remote,dev]'
 	$(PIP) install -c constraints.txt einops sentencepiece sphn safetensors huggingface-hub aiohttp
 	$(PIP) install --no-deps moshi==0.2.13
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium; } || echo "no chromium: the browser tests will be skipped"
