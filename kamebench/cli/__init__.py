@@ -71,7 +71,11 @@ def main() -> None:
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("Interrupted.", err=True)
+        click.echo(
+            "Interrupted. What was recorded is kept: 'kamebench list runs' names it, "
+            "'kamebench run --resume RUN' goes on with it.",
+            err=True,
+        )
         sys.exit(130)
     except click.ClickException as error:
         error.show()
