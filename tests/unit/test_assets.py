@@ -57,6 +57,7 @@ def publish(index: Index, monkeypatch: pytest.MonkeyPatch, **more: object) -> As
     }
     asset = asset_of((first, second), files, **more)
     monkeypatch.setattr(assets, "_table", lambda: {"thing": asset})
+    monkeypatch.setattr(assets, "_used", set())
     return asset
 
 
