@@ -31,6 +31,8 @@ from kamebench.stats.turns import TurnValues
 SDS, SIZES = (0.0, 0.5, 1.0, 1.5), (30, 60)
 SCORE_MARGINS, LATENCY_MARGINS_MS = (0.3, 0.5, 0.75, 1.0), (80.0, 120.0, 160.0)
 TURNS, RESAMPLES = 2, 1000
+N_DEFAULT = len(DEFAULT_RULES.rules)
+OTHER_LATENCY = Rule(metric="latency_median", margin=120.0)
 LATENCY_SD_MS, JITTER_MS = 150.0, 20.0
 
 
@@ -80,16 +82,17 @@ class Simulation:
             made["over"].append(over)
         names = {
             "score": "score",
-            "late": "latency_median",
+            "late": "latency_change",
             "silent": "silent_share",
             "over": "talk_over_share",
         }
-        return {names[key]: (values[0], values[1]) for key, values in made.items()}
+        runs = {names[key]: (values[0], values[1]) for key, values in made.items()}
+        return runs | {"latency_median": runs["latency_change"]}
 
     def tested(self, scenario: Scenario) -> list[RuleLoss]:
         runs = self.runs(scenario)
         made: list[RuleLoss] = []
-        for rule in DEFAULT_RULES.rules:
+        for rule in (*DEFAULT_RULES.rules, OTHER_LATENCY):
             metric = rule.resolved()
             pairs = self.pairs(*runs[rule.metric])
             loss = estimate(metric.kind, pairs.swapped() if metric.better > 0 else pairs, self.weights)
@@ -110,7 +113,7 @@ def simulate(gates: int, seed: int) -> list[dict[str, object]]:
                 by_margin: dict[str, list[str]] = {}
                 for _ in range(gates):
                     tested = simulation.tested(scenario)
-                    outcomes.append(overall(judge(tested, DEFAULT_RULES.confidence)))
+                    outcomes.append(overall(judge(tested[:N_DEFAULT], DEFAULT_RULES.confidence)))
                     for name, outcome in at_margins(tested).items():
                         by_margin.setdefault(name, []).append(outcome)
                 row: dict[str, object] = {"questions": n, "sd": sd, "scenario": scenario.name}
@@ -124,12 +127,13 @@ def simulate(gates: int, seed: int) -> list[dict[str, object]]:
 def at_margins(tested: list[RuleLoss]) -> dict[str, str]:
     """What the rules on score and latency would say at other margins, the other rules as they are."""
     found: dict[str, str] = {}
-    for index, margins in ((0, SCORE_MARGINS), (1, LATENCY_MARGINS_MS)):
+    for index, margins in ((0, SCORE_MARGINS), (1, LATENCY_MARGINS_MS), (N_DEFAULT, LATENCY_MARGINS_MS)):
+        slot = min(index, 1)
         for margin in margins:
-            changed = list(tested)
-            rule: Rule = tested[index].rule
-            changed[index] = replace(tested[index], margin=margin)
-            found[f"{rule.metric} {margin:g}"] = judge(changed, DEFAULT_RULES.confidence)[index].outcome
+            changed = list(tested[:N_DEFAULT])
+            changed[slot] = replace(tested[index], margin=margin)
+            name = f"{tested[index].rule.metric} {margin:g}"
+            found[name] = judge(changed, DEFAULT_RULES.confidence)[slot].outcome
     return found
 
 
@@ -142,6 +146,7 @@ def show(rows: list[dict[str, object]]) -> None:
         print(f"| {row['questions']} | {row['sd']} | {row['scenario']} | " + " | ".join(cells) + " |")
     for metric, margins, planted in (
         ("score", SCORE_MARGINS, "score -0.5"),
+        ("latency_change", LATENCY_MARGINS_MS, "+160 ms"),
         ("latency_median", LATENCY_MARGINS_MS, "+160 ms"),
     ):
         print(

@@ -10,7 +10,9 @@ import click
 @click.command("power")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN [RUN2]")
 @click.option("--score-margin", type=click.FloatRange(min=0, min_open=True), help="In points.")
-@click.option("--latency-margin-ms", type=click.FloatRange(min=0, min_open=True), help="Of the median.")
+@click.option(
+    "--latency-margin-ms", type=click.FloatRange(min=0, min_open=True), help="Of the typical change."
+)
 @click.option("--score", help="Name of a score file; default the run's headline score.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
@@ -35,7 +37,7 @@ def command(
 
     if len(runs) > 2:
         raise UserError(f"power reads one run or two of one system, {len(runs)} were given.")
-    wanted = [("score", score_margin), ("latency_median", latency_margin_ms)]
+    wanted = [("score", score_margin), ("latency_change", latency_margin_ms)]
     margins = [(name, margin) for name, margin in wanted if margin is not None]
     if not margins:
         raise UserError("power needs a margin: --score-margin 0.3, --latency-margin-ms 80, or both.")

@@ -10,7 +10,7 @@ from scipy import special
 from kamebench.errors import BadRun
 from kamebench.gate.decision import comparable_or_raise
 from kamebench.stats.intervals import MIN_QUESTIONS, Floats, t_quantile
-from kamebench.stats.paired import Bootstrap, Pairs, estimate, metric_named, pair
+from kamebench.stats.paired import MEDIANS, Bootstrap, Pairs, estimate, metric_named, pair
 from kamebench.stats.snapshot import Snapshot, joined
 from kamebench.stats.turns import TurnValues, pick
 
@@ -77,7 +77,7 @@ def _own_spread(kind: str, turns: TurnValues) -> float:
     """Spread of one run: the error of its mean or median, scaled to one question."""
     zero: Floats = np.zeros_like(turns.values)
     against_nothing = Pairs(TurnValues(zero, turns.question, turns.strata, 0), turns, 0, 0, 0)
-    made = estimate("median" if kind == "median" else "mean", against_nothing)
+    made = estimate("median" if kind in MEDIANS else "mean", against_nothing)
     if isinstance(made, Bootstrap) and not np.isfinite(made.value):
         raise BadRun("latency_median: half of the turns or more are silent; there is no median to plan with.")
     return _spread(made.se, turns.n_questions)

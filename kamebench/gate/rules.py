@@ -93,7 +93,7 @@ class Rules(Record):
 DEFAULT_RULES = Rules(
     rule=(
         Rule(metric="score", margin=0.5),
-        Rule(metric="latency_median", margin=120.0),
+        Rule(metric="latency_change", margin=120.0),
         Rule(metric="silent_share", margin=0.15),
         Rule(metric="talk_over_share", margin=0.15),
     )

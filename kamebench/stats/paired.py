@@ -25,7 +25,8 @@ from kamebench.stats.turns import TurnValues, column, latencies, pick, shares, t
 if TYPE_CHECKING:
     import pandas as pd
 
-Kind = Literal["mean", "share", "median"]
+Kind = Literal["mean", "share", "median", "change"]
+MEDIANS: tuple[Kind, ...] = ("median", "change")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Metric:
         name: as in rules and in JSON.
         unit: of value, difference and margin.
         better: +1 where more is better, -1 where less is.
-        kind: how it is averaged: mean over turns, share (mean of values in [0, 1]), median over turns.
+        kind: how it is averaged: mean over turns, share (mean of values in [0, 1]), median over turns; the
+            difference of two runs is that of their averages, for `change` the median of the turns' changes.
         read: table -> [n_turns] values, NaN where the turn has none.
     """
 
@@ -51,6 +53,7 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         Metric("score", "points", 1, "mean", lambda t: column(t, "score")),
+        Metric("latency_change", "ms", -1, "change", latencies),
         Metric("latency_median", "ms", -1, "median", latencies),
         Metric("silent_share", "share", -1, "share", lambda t: shares(t, "silent")),
         Metric("no_response_share", "share", -1, "share", lambda t: shares(t, "silent", "carry_over")),
@@ -183,7 +186,7 @@ def pair(
             )
         valued = chosen[[*keys, "category"]].assign(value=metric.read(chosen))
         by_turn = valued.groupby([*keys, "category"], sort=False, as_index=False)
-        sides.append(by_turn.median() if metric.kind == "median" else by_turn.mean())
+        sides.append(by_turn.median() if metric.kind in MEDIANS else by_turn.mean())
     both = sides[0].merge(sides[1], on=keys, how="outer", suffixes=("_first", "_second"), indicator=True)
     if not (both["_merge"] == "both").any():
         raise BadRun(
@@ -213,7 +216,7 @@ def level(kind: Kind, turns: TurnValues) -> float | None:
         return None
     value = (
         float(weighted_quantile(turns.values, np.ones((1, turns.n)), 0.5)[0])
-        if kind == "median"
+        if kind in MEDIANS
         else float(turns.values.mean())
     )
     return value if np.isfinite(value) else None
@@ -228,14 +231,28 @@ def estimate(
         weights: [n_resamples, n_questions] from `resample_counts`, for medians; default drawn here.
     """
     first, second = pairs.first, pairs.second
-    if kind == "median":
+    if kind in MEDIANS:
         counts = resample_counts(first.strata, n_resamples) if weights is None else weights
-        return _median_difference(first, second, counts)
+        made = _median_change if kind == "change" else _median_difference
+        return made(first, second, counts)
     change = TurnValues(second.values - first.values, first.question, first.strata, pairs.n_missing)
     if kind == "share":
         observed = bounded_mean(change.sums() / change.counts(), change.strata, (-1.0, 1.0))
         return Estimate(float(change.values.mean()), observed.se, observed.df, observed.n_questions)
     return mean_over_turns(change.sums(), change.counts(), change.strata)
+
+
+def _median_change(first: TurnValues, second: TurnValues, counts: Floats) -> Bootstrap:
+    """Median of the turns' changes: what turns differ in cancels, and a few wild changes do not count.
+
+    A turn that falls silent changes by infinity; one that is silent in both runs does not change.
+    """
+    both = np.isinf(first.values) & np.isinf(second.values)
+    with np.errstate(invalid="ignore"):
+        change = np.where(both, 0.0, second.values - first.values)
+    one, rows = np.ones((1, first.n)), counts[:, first.question]
+    value = float(weighted_quantile(change, one, 0.5)[0])
+    return Bootstrap(value, np.sort(weighted_quantile(change, rows, 0.5)), first.n_questions)
 
 
 def _median_difference(first: TurnValues, second: TurnValues, counts: Floats) -> Bootstrap:

@@ -56,6 +56,19 @@ def test_medians_treat_silence_as_later_than_any_answer(tmp_path: Path) -> None:
     assert mute.difference is None and "silent" in mute.reason
 
 
+def test_the_typical_change_sees_a_shift_that_the_spread_of_turns_hides(tmp_path: Path) -> None:
+    first, second = planted_run(tmp_path, "a"), planted_run(tmp_path, "b", Loss(late_ms=80, seed=2))
+    change = paired_difference(first.table(), second.table(), "latency_change")
+    median = paired_difference(first.table(), second.table(), "latency_median")
+    assert change.low is not None and change.high is not None and 40 < change.low < 80 < change.high < 120
+    assert median.low is not None and median.high is not None
+    assert change.high - change.low < 0.7 * (median.high - median.low)
+    same = paired_difference(
+        *(planted_run(tmp_path, n, Loss(silent=0.3)).table() for n in ("c", "d")), "latency_change"
+    )
+    assert same.difference == 0
+
+
 def test_refuses_another_judge_unless_forced(tmp_path: Path) -> None:
     first, second = planted_run(tmp_path, "a"), planted_run(tmp_path, "b", judge="gpt-4.1")
     with pytest.raises(UserError, match=r"judge setting judge: facts against gpt-4\.1"):

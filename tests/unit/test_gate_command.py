@@ -75,15 +75,15 @@ def test_every_output_tells_the_same(workplace: Path) -> None:
     made = json.loads(done.stdout)
     assert made["outcome"] == "regression" and made["exit_code"] == 1
     outcomes = {rule["name"]: rule["outcome"] for rule in made["results"]}
-    assert outcomes["score"] == outcomes["latency_median"] == "regression"
+    assert outcomes["score"] == outcomes["latency_change"] == "regression"
     assert all(rule["mde"] > 0 for rule in made["results"] if rule["name"] != "faults")
     suite = ET.parse(workplace / "o/gate.xml").getroot().find("testsuite")
     assert suite is not None
     failed = {case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None}
-    assert failed == {"score", "latency_median"}
+    assert failed == {"score", "latency_change"}
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("5", "2", "0")
     markdown = (workplace / "o/gate.md").read_text()
-    assert "regression" in markdown and "latency\\_median" in markdown
+    assert "regression" in markdown and "latency\\_change" in markdown
 
 
 def test_hostile_labels_stay_text_in_markdown_and_xml(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_an_equal_system_passes(tmp_path: Path) -> None:
     ("loss", "rule"),
     [
         (Loss(score=1.0, seed=2), "score"),
-        (Loss(late_ms=250, seed=2), "latency_median"),
+        (Loss(late_ms=250, seed=2), "latency_change"),
         (Loss(silent=0.4, seed=2), "silent_share"),
         (Loss(talk_over=0.3, seed=2), "talk_over_share"),
     ],
@@ -95,7 +95,7 @@ def test_repeats_narrow_the_interval(tmp_path: Path) -> None:
 def test_a_rule_may_be_relative_limited_to_a_category_and_lenient(tmp_path: Path) -> None:
     rules = Rules(
         rule=(
-            Rule(metric="latency_median", margin_relative=0.2),
+            Rule(metric="latency_change", margin_relative=0.2),
             Rule(metric="score", margin=0.1, categories=("stem",), inconclusive="pass"),
         )
     )
@@ -113,7 +113,7 @@ def test_leniency_does_not_pass_a_complete_lack_of_data(tmp_path: Path) -> None:
 
 
 def test_direction_can_be_turned(tmp_path: Path) -> None:
-    rules = Rules(rule=(Rule(metric="latency_median", margin=50, direction="higher"),))
+    rules = Rules(rule=(Rule(metric="latency_change", margin=50, direction="higher"),))
     assert decide(tmp_path, Loss(late_ms=-200, seed=2), rules).outcome == "regression"
 
 
