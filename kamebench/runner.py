@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from kamebench import __version__, assets, environment, store
 from kamebench.asr import open_recogniser
@@ -29,6 +29,7 @@ from kamebench.llm.base import Backend, TurnContext
 from kamebench.llm.cost import CostLimit
 from kamebench.measure import measure_run
 from kamebench.plan import Opened, RunPlan, chosen_questions, open_plan, primary_score
+from kamebench.progress import Progress
 from kamebench.records import Manifest, SessionRecord
 from kamebench.session import Playing, Recorded, Timing, TurnInput, record
 from kamebench.speech import synthesise
@@ -41,14 +42,6 @@ from kamebench.vad import open_streaming_detector
 
 END_POINTER = "webrtc"
 ROLES = {"local": "floor", "reference": "topline"}
-
-
-class Progress(Protocol):
-    """Hears what a run is doing. `stage` begins a stretch of `total` steps, `step` ends one of them."""
-
-    def stage(self, title: str, total: int) -> None: ...
-
-    def step(self, note: str = "") -> None: ...
 
 
 async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progress) -> store.Run:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
 from kamebench import store
 from kamebench.asr.base import Recognised, Recogniser, Word
@@ -11,6 +10,7 @@ from kamebench.asr.normalise import normalise, word_error_rate
 from kamebench.audio import Pcm, read_two_tracks, seconds
 from kamebench.errors import BadRun, EngineFault
 from kamebench.events import Event, TextOut, TurnEnd, TurnStart
+from kamebench.progress import Progress
 from kamebench.records import Segment, SessionRecord, Transcript, TranscriptFile, TurnMark, TurnMeasure
 from kamebench.store import Run
 
@@ -22,14 +22,6 @@ MAX_WORDS_PER_S = 8.0
 """No voice speaks that fast; text that would need it was invented."""
 
 SETTINGS = {"pad_s": PAD / seconds(1), "outside_s": OUTSIDE_S, "max_words_per_s": MAX_WORDS_PER_S}
-
-
-class Progress(Protocol):
-    """Hears how far a transcription is."""
-
-    def stage(self, title: str, total: int) -> None: ...
-
-    def step(self, note: str = "") -> None: ...
 
 
 def transcribe_run(run: Run, recogniser: Recogniser, progress: Progress | None = None) -> TranscriptFile:

@@ -25,12 +25,13 @@ from kamebench import store
 from kamebench.errors import BadRun, UserError, WorldFault
 from kamebench.judge.answers import Answer, Key, given, missing
 from kamebench.judge.asking import Asker
-from kamebench.judge.base import Judge, Progress, References
+from kamebench.judge.base import Judge, References
 from kamebench.llm.base import ChatRequest, Message, TurnContext
 from kamebench.oracle import log as oracle_log
 from kamebench.oracle.log import OracleLog
 from kamebench.oracle.prompt import Conversation
 from kamebench.oracle.rebuild import TurnWindow
+from kamebench.progress import Progress
 from kamebench.records import SCHEMA_VERSION, Aggregate, Record, TurnRecord, What
 from kamebench.stats.aggregates import OVERALL, score_aggregates
 from kamebench.stats.paired import paired_difference

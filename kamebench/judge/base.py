@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from kamebench.judge.limit import AdaptiveLimit, OnWait
 from kamebench.llm.cost import Estimate
@@ -15,14 +15,6 @@ from kamebench.tasks import Fact, Task
 LOWEST, HIGHEST = 1.0, 10.0
 
 References = Literal["gold", "corrected", "original"]
-
-
-class Progress(Protocol):
-    """Hears how far a scoring is. `stage` begins a stretch of `total` steps, `step` ends one of them."""
-
-    def stage(self, title: str, total: int) -> None: ...
-
-    def step(self, note: str = "") -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

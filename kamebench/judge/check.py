@@ -11,10 +11,11 @@ from pydantic import Field
 
 from kamebench import store
 from kamebench.errors import UserError
-from kamebench.judge.base import Item, Judge, Progress, References
+from kamebench.judge.base import Item, Judge, References
 from kamebench.judge.items import items_of, reference_of
 from kamebench.judge.known import NOISE, Known, known_answers, unrelated_to
 from kamebench.judge.score import merge, score_name, spread
+from kamebench.progress import Progress
 from kamebench.records import SCHEMA_VERSION, Record, Verdict
 from kamebench.store import Run
 from kamebench.tasks import Question, Task, select

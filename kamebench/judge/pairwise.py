@@ -17,12 +17,13 @@ from pydantic import Field
 from kamebench import store
 from kamebench.errors import BadRun, UserError, WorldFault
 from kamebench.judge.answers import answers_of
-from kamebench.judge.base import Item, Judge, Progress, References
+from kamebench.judge.base import Item, Judge, References
 from kamebench.judge.items import plan_of
 from kamebench.judge.model import ModelJudge
 from kamebench.judge.parsing import Winner, parse_winner, parse_winner_published
 from kamebench.judge.prompts import pair_messages, pair_prompt
 from kamebench.judge.shield import shield
+from kamebench.progress import Progress
 from kamebench.records import SCHEMA_VERSION, Aggregate, Record, Verdict, What
 from kamebench.stats.aggregates import aggregate
 from kamebench.stats.turns import column, pick

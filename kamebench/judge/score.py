@@ -10,9 +10,10 @@ from typing import Any
 from kamebench import store
 from kamebench.errors import BadRun, UserError
 from kamebench.judge.answers import answers_of
-from kamebench.judge.base import Item, Judge, Progress, References
+from kamebench.judge.base import Item, Judge, References
 from kamebench.judge.items import REFERENCE_CATEGORIES, plan_of
 from kamebench.llm.cost import Estimate
+from kamebench.progress import Progress
 from kamebench.records import Verdict, VerdictFile, What
 from kamebench.store import Run
 from kamebench.tasks import Task

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from kamebench import store
 from kamebench.audio import SAMPLE_RATE, read_two_tracks
 from kamebench.errors import BadRun
 from kamebench.measure.onset import BACKCHANNEL
 from kamebench.measure.speech import Rules
 from kamebench.measure.turn import FLAG_LATE_MS, SECOND_DETECTOR, USELESS_LATE_MS, judge_turn, speech_of
+from kamebench.progress import Progress
 from kamebench.records import MeasureFile, SessionRecord, TurnMeasure
 from kamebench.store import Run
 from kamebench.vad import open_detector
 from kamebench.vad.base import Detector
-
-
-class Progress(Protocol):
-    """Hears how far a measurement is."""
-
-    def stage(self, title: str, total: int) -> None: ...
-
-    def step(self, note: str = "") -> None: ...
 
 
 def compute(run: Run, progress: Progress | None = None) -> MeasureFile:
