@@ -297,9 +297,15 @@ def seal(folder: Path, **changes: Any) -> Manifest:
 
 
 def find_runs(results: Path) -> list[Run]:
-    """All runs under a results folder, oldest first."""
-    runs = [Run(path.parent) for path in results.glob("*/*/*/manifest.json")]
-    return sorted(runs, key=lambda run: (run.manifest.started_at, run.manifest.run_id))
+    """All runs under a results folder, oldest first; one whose manifest cannot be read stands before them."""
+    return sorted((Run(path.parent) for path in results.glob("*/*/*/manifest.json")), key=_age)
+
+
+def _age(run: Run) -> tuple[str, str]:
+    try:
+        return run.manifest.started_at, run.path.name
+    except BadRun:
+        return "", run.path.name
 
 
 def open_run(path: Path) -> Run:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kamebench.store import Run
 
 Rows = list[dict[str, Any]]
 
@@ -36,17 +39,29 @@ def _tasks(root: Path | None) -> Rows:
 def _runs(results: Path) -> Rows:
     from kamebench.store import find_runs
 
-    return [
-        {
-            "run": str(run.path),
-            "label": run.manifest.label,
-            "task": f"{run.manifest.task}@{run.manifest.task_version}",
-            "started": run.manifest.started_at,
-            "status": run.manifest.status,
-            "turns": run.manifest.n_turns,
-        }
-        for run in find_runs(results)
-    ]
+    return [_run(run) for run in find_runs(results)]
+
+
+def _run(run: Run) -> dict[str, Any]:
+    from kamebench.errors import BadRun
+
+    row: dict[str, Any] = {
+        "run": str(run.path),
+        "label": "",
+        "task": "",
+        "started": "",
+        "status": "unreadable",
+    }
+    try:
+        manifest = run.manifest
+    except BadRun:
+        return row
+    return row | {
+        "label": manifest.label,
+        "task": f"{manifest.task}@{manifest.task_version}",
+        "started": manifest.started_at,
+        "status": manifest.status,
+    }
 
 
 def _backends() -> list[str]:

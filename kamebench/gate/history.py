@@ -25,8 +25,9 @@ def runs_of(system: str, results: Path, task: str | None = None) -> list[Run]:
     known: set[str] = set()
     found: list[Run] = []
     for run in find_runs(results):
-        known.add(run.manifest.system)
-        if run.manifest.system == system and task in (None, run.manifest.task):
+        name = run.path.parts[-3]  # a damaged run of another system is not looked into
+        known.add(name)
+        if name == system and task in (None, run.manifest.task):
             found.append(run)
     if not found:
         raise UnknownName("stored run of a system", system, known)
