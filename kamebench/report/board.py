@@ -69,6 +69,12 @@ class Entry:
         return file is not None and file.comparable_with_llm_judge and file.judge != "facts"
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its score is to be read with, such as a judge of the back-end's own family."""
+        file = self.run.scores.get(self.score_name or "")
+        return file.warnings if file is not None else ()
+
+    @property
     def cost(self) -> float | None:
         """US dollars, where the run's usage states them."""
         return _total_cost(self.run.manifest.usage)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from kamebench.errors import KamebenchError
 from kamebench.records import SessionRecord, TurnRecord
 from kamebench.report import charts
 from kamebench.report.board import Entry, read_entry, slug_of
@@ -188,7 +187,9 @@ LADDER = {
     "backend-text": "back-end asked the whole question as text",
     "oracle-completed": "last oracle the back-end completed",
     "oracle-last": "last oracle injected",
-    "oracle-onset": "oracle consumed at the onset",
+    "oracle-onset-full": "whole answer of the request in force at the onset",
+    "oracle-onset-injected": "what of it was injected by the onset",
+    "oracle-onset": "what of it was consumed by the onset",
     "text-stream": "the system's own text",
     "spoken": "what was spoken and heard",
 }
@@ -208,13 +209,26 @@ def ladder(run: Run) -> list[tuple[str, Any]]:
 
 
 def ablations(run: Run) -> list[tuple[str, str]]:
+    """Paired differences between the points, by judge: what lies between, and points lost or gained."""
     path = run.path / ABLATIONS
     if not path.is_file():
         return []
     try:
-        return flat(json.loads(path.read_text(encoding="utf-8")), limit=200)
-    except (OSError, ValueError, KamebenchError):
+        ladders = json.loads(path.read_text(encoding="utf-8"))["ladders"]
+        return [
+            (f"{name}: {step['between']} ({step['start']} to {step['to']})", _difference(step))
+            for name, ladder in ladders.items()
+            for step in ladder["steps"]
+        ]
+    except (OSError, ValueError, KeyError):
         return [(ABLATIONS, "cannot be read")]
+
+
+def _difference(step: dict[str, Any]) -> str:
+    if step["difference"] is None:
+        return str(step["reason"]) or "unknown"
+    between = "" if step["low"] is None else f" [{step['low']:+.2f}, {step['high']:+.2f}]"
+    return f"{step['difference']:+.2f}{between}, {step['n']} turns, {step['n_missing']} missing"
 
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:

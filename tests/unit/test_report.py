@@ -212,3 +212,18 @@ def test_injections_that_came_stale_or_were_dropped_are_marked(tmp_path: Path) -
     build_site(tmp_path, tmp_path / "out", workers=1)
     page = next((tmp_path / "out" / "runs").rglob("q0.html")).read_text(encoding="utf-8")
     assert "oracle 2, dropped" in page and "&lt;b&gt;Four" in page and "<b>Four" not in page
+
+
+def test_a_verdict_files_warnings_stand_on_the_row_and_the_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "results", {f"q{i}": [Planted()] for i in range(6)}, judge="gpt-4.1")
+    (file,) = run.scores.values()
+    text = "the judge <b>is</b> of the back-end's own family"
+    changed = file.model_copy(update={"warnings": (text,)})
+    store.write_record(run.path / "scores" / f"{file.name}.json", changed)
+    store.seal(run.path)
+    site = build_site(tmp_path / "results", tmp_path / "out")
+    pages = [site.index, *(tmp_path / "out" / "runs").glob("*/index.html")]
+    for page in pages:
+        html = page.read_text(encoding="utf-8")
+        assert "own family" in html
+        assert "<b>is</b>" not in html
