@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "history": ("history", "All runs of a system over time."),
     "judge-check": ("judge_check", "Ask a judge to score answers whose quality is known."),
     "verify-golden": ("verify_golden", "Replay golden cases through the KAME runtime."),
+    "tiny-checkpoint": ("tiny_checkpoint", "Write a small random checkpoint to try Moshi and KAME with."),
 }
 
 

@@ -31,7 +31,8 @@ NOT_LM = (
     "stt_config",
     "model_id",
 )
-NEEDED = ("dim", "num_heads", "num_layers", "n_q", "dep_q", "card", "text_card", "context", "delays")
+COUNTS = ("dim", "num_heads", "num_layers", "n_q", "dep_q", "card", "text_card", "context")
+NEEDED = (*COUNTS, "delays")
 OTHER_MODELS = ("hibiki", "tts", "stt")
 
 
@@ -185,9 +186,7 @@ def read_config(path: Path) -> dict[str, Any]:
     kind: Any = config.get("model_type")
     if kind in OTHER_MODELS:
         raise BadCheckpoint(f"{path}: model_type is '{kind}', a model that does not converse.")
-    for key in NEEDED:
-        if key not in config:
-            raise BadCheckpoint(f"{path}: has no '{key}': the config of another model than Moshi or KAME.")
+    check_sizes(path, config)
     for key in ("conditioners", "fuser"):
         if config.get(key):
             raise BadCheckpoint(f"{path}: has '{key}': a conditioned model, which is not offered here.")
@@ -199,6 +198,17 @@ def read_config(path: Path) -> dict[str, Any]:
     if len(delays) != n_q + 1:
         raise BadCheckpoint(f"{path}: delays has {len(delays)} entries; n_q = {n_q} needs {n_q + 1}.")
     return config
+
+
+def check_sizes(path: Path, config: dict[str, Any]) -> None:
+    for key in NEEDED:
+        if key not in config:
+            raise BadCheckpoint(f"{path}: has no '{key}': the config of another model than Moshi or KAME.")
+    for key in COUNTS:
+        if type(config[key]) is not int or config[key] < 0:
+            raise BadCheckpoint(f"{path}: {key} = {config[key]!r}; expected a whole number.")
+    if not isinstance(config["delays"], list) or any(type(d) is not int or d < 0 for d in config["delays"]):
+        raise BadCheckpoint(f"{path}: delays = {config['delays']!r}; expected a list of whole numbers.")
 
 
 def torch_dtype(dtype: Dtype) -> Any:

@@ -114,6 +114,8 @@ def verify(folder: Path) -> Verdict:
         raise BadConfig(
             f"{folder}: user_codes has shape {list(codes.shape)}; expected [1, codebooks, {case.frames}]."
         )
+    if codes.is_floating_point() or codes.is_complex():
+        raise BadConfig(f"{folder}: user_codes is {codes.dtype}; expected int64.")
     config = read_config(folder / "lm_config.json")
     model = load_lm(config, folder / "model.safetensors", DTYPES[case.dtype], "cpu", "from-text")
     tokens, logits, consumed = replay(model, codes, case.events)

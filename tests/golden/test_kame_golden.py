@@ -98,12 +98,19 @@ def _truncate(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def _as_float(path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    save_file({"user_codes": load_file(path)["user_codes"].float()}, path)
+
+
 @pytest.mark.parametrize(
     ("name", "damage", "error", "says"),
     [
         ("case.json", Path.unlink, BadConfig, "case.json"),
         ("case.json", lambda path: path.write_text('{"frames": 3}'), BadConfig, "dtype"),
         ("input.safetensors", _truncate, BadConfig, "input.safetensors"),
+        ("input.safetensors", _as_float, BadConfig, "torch.float32; expected int64"),
         ("expected.safetensors", Path.unlink, BadConfig, "expected.safetensors"),
         ("model.safetensors", _truncate, BadCheckpoint, "truncated"),
         ("lm_config.json", lambda path: path.write_text('{"hidden_size": 4096}'), BadCheckpoint, "'dim'"),

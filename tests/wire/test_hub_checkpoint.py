@@ -47,6 +47,23 @@ except KamebenchError as error:
     print(json.dumps([type(error).__name__, str(error)]))
 """
 
+# A whole conversation: the text tokens of some frames of noise.
+TALK = """
+import asyncio, json, sys, warnings
+warnings.simplefilter("ignore")
+import numpy as np
+from kamebench.runtime.voice import VoiceSettings, load
+voice = load(VoiceSettings(sys.argv[1], sys.argv[2] or None, "fp32", "cpu"), 1, "from-text")
+async def talk():
+    slot = voice.engine.open(1)
+    noise = np.random.default_rng(0).standard_normal((12, 1920)).astype(np.float32) * 0.3
+    found = [await slot.step(frame) for frame in noise]
+    await slot.aclose()
+    return [step.text_token for step in found]
+print(json.dumps([asyncio.run(talk()), voice.describe()["oracle_from_text_embedding"]]))
+voice.engine.close()
+"""
+
 
 class Hub(BaseHTTPRequestHandler):
     """`/{owner}/{name}/resolve/{revision}/{file}`, as much as the client asks for."""
@@ -92,7 +109,7 @@ def hub() -> Iterator[str]:
     thread.join()
 
 
-def ask(hub: str, home: Path, source: str, revision: str = "") -> list[object]:
+def ask(hub: str, home: Path, source: str, revision: str = "", script: str = SCRIPT) -> list[object]:
     env = {
         **{key: value for key, value in os.environ.items() if "proxy" not in key.lower()},
         "HF_ENDPOINT": hub,
@@ -101,7 +118,7 @@ def ask(hub: str, home: Path, source: str, revision: str = "") -> list[object]:
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, source, revision],
+        [sys.executable, "-c", script, source, revision],
         env=env,
         capture_output=True,
         text=True,
@@ -142,3 +159,25 @@ def test_no_hub_is_a_fault_of_the_network(tmp_path: Path) -> None:
     kind, message = ask("http://127.0.0.1:9", tmp_path, "team/tiny")
     assert kind == "AssetFault"
     assert "config.json cannot be fetched" in str(message)
+
+
+@pytest.mark.slow
+def test_a_whole_checkpoint_from_the_hub_speaks_as_from_its_folder(
+    hub: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("moshi")
+    from kamebench.runtime.tiny import write_checkpoint
+
+    spoken: dict[str, list[object]] = {}
+    for revision, seed in (("main", 3), ("v2", 4)):
+        folder = tmp_path / revision
+        folder.mkdir()
+        write_checkpoint(folder, oracle=True, relocatable=True, seed=seed)
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        monkeypatch.setitem(FILES, ("team/kame", revision), files)
+        spoken[revision] = ask(hub, tmp_path / "home", str(folder), script=TALK)
+        # Its own name for the newest revision is the branch.
+        asked = "" if revision == "main" else revision
+        assert ask(hub, tmp_path / "home", "team/kame", asked, TALK) == spoken[revision]
+    assert spoken["main"] != spoken["v2"]
+    assert spoken["main"][1] is False
