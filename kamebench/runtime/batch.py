@@ -81,13 +81,17 @@ class Batch:
         ]
 
     def warm_up(self, beats: int = 4) -> None:
-        """Let kernels and CUDA graphs be made before anything is measured; rows forget it when they open."""
+        """Let kernels and CUDA graphs be made before anything is measured; rows forget it when they open.
+
+        Between the beats all rows stand still once: setting the mask of active rows is a graph of its own.
+        """
         import numpy as np
 
         silence = np.zeros(FRAME_SAMPLES, np.float32)
         for beat in range(beats):
             seed = None if beat else 0
             self.step([Request(row, silence, self._pad, seed) for row in range(self.rows)])
+            self.step([])
 
     def close(self) -> None:
         self._generator.close()
