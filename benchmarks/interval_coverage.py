@@ -2,7 +2,7 @@
 
     python benchmarks/interval_coverage.py [--samples 4000]
 
-Questions are drawn from a population whose mean is known, 3 categories of 10 (or one of 10), two turns each.
+Questions come from a population whose mean is known, 3 categories of 10, one of 10 or 3 of 3, two turns each.
 Shapes: `normal`; `skewed` (most answers good, a long tail of bad ones, within 1..10); `tied` (whole points,
 most turns share one value); `two-peaked` (answers right or wrong, 9 or 2).
 """
@@ -37,16 +37,16 @@ def draw(shape: str, rng: np.random.Generator, per_category: int, n_categories: 
     return np.where(mixed + 0.4 * shift > -0.6, 9.0, 2.0)
 
 
-def truth(shape: str, n_categories: int) -> tuple[float, float]:
-    """Mean and median of the population, from two million turns."""
+def truth(shape: str, n_categories: int) -> tuple[float, float, float]:
+    """Mean, median and p95 of the population, from two million turns."""
     scores = draw(shape, np.random.default_rng(99), 1_000_000 // n_categories, n_categories)
-    return float(scores.mean()), float(np.median(scores))
+    return float(scores.mean()), float(np.median(scores)), float(np.quantile(scores, 0.95))
 
 
 def cover(shape: str, per_category: int, n_categories: int, samples: int) -> dict[str, float]:
     """Share of intervals that hold the truth, by method."""
     rng = np.random.default_rng(7)
-    mean, median = truth(shape, n_categories)
+    mean, median, p95 = truth(shape, n_categories)
     strata = tuple(np.repeat(CATEGORIES[:n_categories], per_category).tolist())
     n = len(strata)
     question = np.repeat(np.arange(n), TURNS)
@@ -64,6 +64,7 @@ def cover(shape: str, per_category: int, n_categories: int, samples: int) -> dic
     rows = weights[:, question]
     percentile: list[bool] = []
     inverted: list[bool] = []
+    tail: list[bool] = []
     for scores in drawn[: min(samples, 1000)]:
         flat = scores.ravel()
         medians = weighted_quantile(flat, rows, 0.5)
@@ -71,8 +72,13 @@ def cover(shape: str, per_category: int, n_categories: int, samples: int) -> dic
         percentile.append(bool(at <= median <= to))
         at, to = woodruff(TurnValues(flat, question, strata, 0), 0.5, float(np.median(flat)))
         inverted.append(bool(at <= median <= to))
+        at, to = woodruff(
+            TurnValues(flat, question, strata, 0), 0.95, float(np.quantile(flat, 0.95, method="inverted_cdf"))
+        )
+        tail.append(bool(at <= p95 <= to))
     hits["median, Woodruff"] = float(np.mean(inverted))
     hits["median, percentile"] = float(np.mean(percentile))
+    hits["p95, Woodruff"] = float(np.mean(tail))
     return hits
 
 
@@ -83,13 +89,13 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=4000)
     samples = parser.parse_args().samples
     began = time.perf_counter()
-    names = ("skew-t", "t", "BCa", "percentile", "median, Woodruff", "median, percentile")
+    names = ("skew-t", "t", "BCa", "percentile", "median, Woodruff", "median, percentile", "p95, Woodruff")
     print("| questions | scores | " + " | ".join(names) + " |\n|---|---|" + "---:|" * len(names))
-    for n_categories in (3, 1):
+    for n_categories, per_category in ((3, 10), (1, 10), (3, 3)):
         for shape in ("normal", "skewed", "tied", "two-peaked"):
-            hits = cover(shape, 10, n_categories, samples)
+            hits = cover(shape, per_category, n_categories, samples)
             print(
-                f"| {n_categories} x 10 | {shape} | "
+                f"| {n_categories} x {per_category} | {shape} | "
                 + " | ".join(f"{hit:.1%}" for hit in hits.values())
                 + " |"
             )

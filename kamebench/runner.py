@@ -77,7 +77,7 @@ async def resume(
     """Take up a run that was stopped; with `retry_faults` play faulted questions again as a new attempt.
 
     Raises:
-        BadRun: it is complete, or the task has changed since.
+        BadRun: it is complete, was edited, or the task has changed since.
     """
     run = store.open_run(folder)
     manifest = run.manifest
@@ -94,6 +94,8 @@ async def resume(
             f"{folder}: task '{task.name}' has changed since the run began "
             f"({manifest.task_sha256[:12]} -> {task.sha256[:12]}). Restore the task or start a new run."
         )
+    if manifest.status == "complete":
+        run.check()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     store.write_record(
         folder / store.MANIFEST,
@@ -168,6 +170,7 @@ async def _carry_out(opened: Opened, task: Task, folder: Path, progress: Progres
     plan, began = opened.plan, time.perf_counter()
     await _record_all(opened, task, folder, progress)
     sessions_s = round(time.perf_counter() - began, 3)
+    store.open_run(folder).check_sessions()
     await _derive(opened, task, folder, progress)
     unscored: KamebenchError | None = None
     try:

@@ -255,7 +255,30 @@ class Run:
                         else "was changed after the run (hash mismatch)"
                     )
                 )
-                raise BadRun(f"{self.path}: {name} {state}. Restore it, or measure and score the run again.")
+                raise BadRun(f"{self.path}: {name} {state}. {_mend(self.path, name)}")
+
+    def check_sessions(self) -> None:
+        """Refuse recordings that were changed after they were made, in a run that is not sealed yet.
+
+        Raises:
+            BadRun: naming the first file that differs from the hash in its session.json.
+        """
+        for question, session in self.sessions.items():
+            folder = self.session_folder(question)
+            for name, sha256 in session.files.items():
+                if not (folder / name).is_file() or file_sha256(folder / name) != sha256:
+                    raise BadRun(
+                        f"{folder / name}: is not what was recorded (hash mismatch). Restore it, or remove "
+                        f"{folder} and play the question again: kamebench run --resume {self.path}"
+                    )
+
+
+def _mend(run: Path, name: str) -> str:
+    if name == MEASURES:
+        return f"Restore it, or measure the run again: kamebench measure {run}"
+    if name.startswith("scores/"):
+        return f"Restore it, or score the run again: kamebench score {run}"
+    return "Restore it, or make the run again."
 
 
 def fault_of_turn(session: SessionRecord, turn: int) -> FaultInfo | None:
@@ -286,6 +309,18 @@ def hashes_of(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != MANIFEST and path.suffix != ".part"
     }
+
+
+def write_derived(folder: Path, name: str, record: Record) -> None:
+    """Write a derived file of a run; of a complete one its hash in the manifest too, and no other.
+
+    The other hashes stay as they are, so that deriving from a run that was edited does not make it whole.
+    """
+    write_record(folder / name, record)
+    manifest = read_record(folder / MANIFEST, Manifest)
+    if manifest.status == "complete":
+        files = dict(sorted({**manifest.files, name: file_sha256(folder / name)}.items()))
+        write_record(folder / MANIFEST, manifest.model_copy(update={"files": files}))
 
 
 def seal(folder: Path, **changes: Any) -> Manifest:

@@ -54,8 +54,7 @@ def transcribe_run(run: Run, recogniser: Recogniser, progress: Progress | None =
     file = TranscriptFile(
         recogniser=recogniser.name, settings=SETTINGS | dict(recogniser.settings), turns=tuple(rows)
     )
-    store.write_record(run.path / store.TRANSCRIPTS, file)
-    store.seal(run.path)
+    store.write_derived(run.path, store.TRANSCRIPTS, file)
     return file
 
 

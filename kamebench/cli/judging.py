@@ -241,10 +241,9 @@ def _show_scores(path: Path, file: VerdictFile, judge: Judge, as_json: bool) -> 
 
 
 def _show_ladder(run: Run, task: Task, ladder: Ladder, as_json: bool) -> None:
-    figures = [
-        figure for figure in published.read().figure if figure.categories and figure.backend is not None
-    ]
-    fits = published.read().source.task == task.name
+    known = published.read()
+    figures = [figure for figure in known.figure if figure.what != "spoken"]
+    fits = known.fit(task.name, ladder.comparable_with_llm_judge)
     if as_json:
         result = ladder.model_dump(mode="json")
         result["published"] = [figure.model_dump(mode="json") for figure in figures] if fits else []

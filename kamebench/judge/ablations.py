@@ -337,8 +337,7 @@ def rows_of(ladder: Ladder, what: What) -> dict[str, float | None]:
 
 
 def _write(run: Run, file: AblationFile) -> None:
-    store.write_record(run.path / ABLATIONS, file)
-    store.seal(run.path)
+    store.write_derived(run.path, ABLATIONS, file)
 
 
 __all__ = ["ABLATIONS", "BESIDE", "LADDER", "OVERALL", "STEPS", "AblationFile", "Ladder", "ablate"]

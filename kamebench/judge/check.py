@@ -140,8 +140,7 @@ async def check_judge(
 
 def keep(check: JudgeCheck, run: Run) -> None:
     """Store the result with a run; its hash goes into the run's manifest."""
-    store.write_record(run.path / FOLDER / f"{check.judge}.json", check)
-    store.seal(run.path)
+    store.write_derived(run.path, f"{FOLDER}/{check.judge}.json", check)
 
 
 def _turns(questions: Sequence[Question], references: References | None) -> list[Item]:

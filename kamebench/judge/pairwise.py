@@ -126,8 +126,7 @@ async def compare_runs(
         position=_position(pairs),
         turns=tuple(pairs),
     )
-    store.write_record(run.path / FOLDER / f"{file.name}.json", file)
-    store.seal(run.path)
+    store.write_derived(run.path, f"{FOLDER}/{file.name}.json", file)
     return file
 
 

@@ -96,9 +96,8 @@ def score_name(judge: Judge, references: References | None = None, repeats: int 
 
 
 def write_scores(run: Run, file: VerdictFile) -> None:
-    """Write a score file; a complete run is sealed again, one that is still being made is left open."""
-    store.write_record(run.path / "scores" / f"{file.name}.json", file)
-    store.seal(run.path)
+    """Write a score file of a run."""
+    store.write_derived(run.path, f"scores/{file.name}.json", file)
 
 
 def merge(verdicts: Sequence[Verdict]) -> Verdict:

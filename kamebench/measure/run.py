@@ -38,8 +38,7 @@ def compute(run: Run, progress: Progress | None = None) -> MeasureFile:
 def measure_run(run: Run, progress: Progress | None = None) -> MeasureFile:
     """Measure a run and write its `measures.json`."""
     measured = compute(run, progress)
-    store.write_record(run.path / store.MEASURES, measured)
-    store.seal(run.path)
+    store.write_derived(run.path, store.MEASURES, measured)
     return measured
 
 

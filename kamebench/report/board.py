@@ -163,6 +163,12 @@ class Group:
         ]
         return max(inside, key=lambda e: (e.score.value or 0.0, -(e.median_s or 0.0)), default=None)
 
+    @property
+    def soonest(self) -> Entry | None:
+        """The row with the lowest median latency, whether it competes or not."""
+        placed = [e for e in self.entries if e.median_s is not None]
+        return min(placed, key=lambda e: (e.median_s or 0.0, -(e.score.value or 0.0)), default=None)
+
     @cached_property
     def front(self) -> tuple[Entry, ...]:
         """The Pareto front of competing rows: none other is both better and sooner. Soonest first."""
@@ -195,13 +201,15 @@ def pareto(entries: Sequence[Entry]) -> tuple[Entry, ...]:
 
 
 def build(runs: Sequence[Run]) -> Board:
-    """Read runs, leave out those that are not whole, and group what may be compared."""
+    """Read runs, leave out those that are not whole or were edited, and group what may be compared."""
     entries: list[Entry] = []
     skipped: list[tuple[str, str]] = []
     for run in runs:
         name = "/".join(run.path.parts[-3:])
         try:
-            entries.append(read_entry(run))
+            entry = read_entry(run)
+            run.check()
+            entries.append(entry)
         except KamebenchError as error:
             skipped.append((name, str(error).replace(str(run.path), name)))
     return Board(group(entries), tuple(skipped))

@@ -12,22 +12,24 @@ import pandas as pd
 
 from kamebench.audio import SAMPLE_RATE
 from kamebench.errors import BadRun
-from kamebench.report.board import Entry, Group, slug_of
+from kamebench.report.board import Entry, Group, read_entry, slug_of
 from kamebench.report.pages import write_page
 from kamebench.report.runpages import AUDIO_FOLDER, audio_name, safe_name
 from kamebench.stats.paired import METRICS, PairedDifference, paired_difference
-from kamebench.store import AUDIO
+from kamebench.store import AUDIO, Run
 
 ALL_PAIRS_UP_TO = 6  # rows; beyond that each is compared with the best and with the next in rank
 N_CHANGES = 5
+LEAD_IN_S = 1.0  # of the question heard before an answer, so that the wait for it is heard too
 
 NAMES = {
     "score": "score",
+    "latency_change": "latency, turn by turn",
     "latency_median": "median latency",
-    "silent_share": "share silent",
-    "no_response_share": "share without a response",
-    "premature_share": "share premature",
-    "talk_over_share": "talk-over",
+    "silent_share": "silent, share",
+    "no_response_share": "no response, share",
+    "premature_share": "premature, share",
+    "talk_over_share": "talk-over, share",
 }
 
 
@@ -56,14 +58,15 @@ def _pair(first: Entry, second: Entry) -> Pair:
     return Pair(slug_of(f"{first.label}-{second.label}", f"{first.slug}|{second.slug}"), first, second)
 
 
-def write_comparison(folder: Path, pair: Pair) -> None:
-    """Write the page of one pair into `folder`."""
-    a, b = pair.first, pair.second
+def write_comparison(path: Path, first: Path, second: Path, stamp: str) -> None:
+    """Write the page that compares the runs in two folders; `stamp` tells what it was made from."""
+    a, b = read_entry(Run(first)), read_entry(Run(second))
     changes = _changes(a, b)
     write_page(
-        folder / f"{pair.slug}.html",
+        path,
         "compare.html",
         "../",
+        stamp=stamp,
         a=a,
         b=b,
         differences=list(_differences(a, b)),
@@ -132,5 +135,6 @@ def _side(e: Entry, question: str, turn: int, row: dict[str, Any], end: str) -> 
         "latency_ms": None if pd.isna(latency) else latency,
         "text": None if pd.isna(text) else text,
         "audio": f"../{AUDIO_FOLDER}/{name}" if name else None,
-        "from_s": round(mark.user_start_sample / SAMPLE_RATE, 2) if mark else 0,
+        "from_s": round(max(mark.user_end_sample / SAMPLE_RATE - LEAD_IN_S, 0), 2) if mark else 0,
+        "to_s": round(mark.end_sample / SAMPLE_RATE, 2) if mark else 0,
     }

@@ -7,17 +7,18 @@ from pathlib import Path
 
 from pydantic import Field
 
-from kamebench.records import Record
+from kamebench.records import Record, What
 
 
 class Figure(Record):
-    """One published row. `latency_s` None: the row is text and has no latency."""
+    """One published row. `latency_s` None: the row is text and has no latency. `what`: the text judged."""
 
     system: str
     backend: str | None = None
     score: float = Field(ge=1, le=10)
     latency_s: float | None = None
     latency_text: str
+    what: What = "spoken"
     categories: dict[str, float] = Field(default_factory=dict)
 
     @property
@@ -39,6 +40,10 @@ class Published(Record):
 
     source: Source
     figure: tuple[Figure, ...]
+
+    def fit(self, task: str, llm_judge: bool) -> bool:
+        """Whether they may stand beside a measured score: same task, and both from an LLM judge."""
+        return llm_judge and task == self.source.task
 
 
 def read() -> Published:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from kamebench.records import SessionRecord, TurnRecord
-from kamebench.report import charts
+from kamebench.report import charts, published
 from kamebench.report.board import Entry, read_entry, slug_of
+from kamebench.report.ladder import ladder, steps
 from kamebench.report.opus import write_opus
 from kamebench.report.pages import write_page
 from kamebench.report.timeline import timeline, tracks_of, word_differences
-from kamebench.stats import response_curve, score_aggregates
-from kamebench.store import AUDIO, Run, write_text
+from kamebench.stats import response_curve
+from kamebench.store import AUDIO, MANIFEST, Run, write_text
 
 STAMP = "stamp.txt"
-ABLATIONS = "ablations.json"
 AUDIO_FOLDER = "audio"  # of the site
 UP = "../../"
 
@@ -77,17 +76,13 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
 
 
 def stamp_of(run: Run, code: str) -> str:
-    """Changes with anything a page shows: the manifest names every file's hash, the code every template's."""
-    parts = [code, hashlib.sha256((run.path / "manifest.json").read_bytes()).hexdigest()]
-    extra = run.path / ABLATIONS
-    if extra.is_file():
-        parts.append(hashlib.sha256(extra.read_bytes()).hexdigest())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    """Changes with all that a page shows: the manifest holds every file's hash, `code` is kamebench's own."""
+    return hashlib.sha256(code.encode() + (run.path / MANIFEST).read_bytes()).hexdigest()
 
 
 def overview(entry: Entry, pages: dict[str, str]) -> dict[str, Any]:
     """Everything the run's page shows."""
-    run, latency = entry.run, entry.latency
+    run, latency, figures = entry.run, entry.latency, published.read()
     stages, n_staged = mean_stages(run.turns)
     return {
         "e": entry,
@@ -96,18 +91,18 @@ def overview(entry: Entry, pages: dict[str, str]) -> dict[str, Any]:
             ("median, s", latency.p50, 1000),
             ("p90, s", latency.p90, 1000),
             ("p95, s", latency.p95, 1000),
-            ("clipped median, s (assumed published convention)", latency.clipped_median, 1000),
-            ("clipped mean, s (assumed published convention)", latency.clipped_mean, 1000),
-            ("share within one frame of the user's end", latency.within_frame, 1),
-            ("share within 500 ms of the user's end", latency.within_500_ms, 1),
-            ("share of the user's speech talked over", latency.talk_over, 1),
-            ("response, s", latency.response_s, 1),
+            ("clipped median, s", latency.clipped_median, 1000),
+            ("clipped mean, s", latency.clipped_mean, 1000),
+            ("share within 1 frame", latency.within_frame, 1),
+            ("share within 500 ms", latency.within_500_ms, 1),
+            ("talk-over share", latency.talk_over, 1),
+            ("length of response, s", latency.response_s, 1),
         ],
         "curve": charts.curve(response_curve(entry.table)),
         "stages": charts.stacked(stages) if stages else (),
         "n_staged": n_staged,
-        "ladder": ladder(run),
-        "ablations": ablations(run),
+        "ladder": ladder(run, figures if figures.fit(run.manifest.task, entry.llm_judge) else None),
+        "steps": steps(run),
         "turns": [_turn_row(t, entry.score_name, pages) for t in run.turns],
         "faults": [
             {
@@ -181,54 +176,6 @@ def budget(entry: Entry) -> list[dict[str, Any]]:
             base, other = (float(np.median(np.array(side, float))) for side in zip(*pairs, strict=True))
             rows.append({"name": name, "p50": other, "shift": other - base, "n": len(pairs)})
     return rows
-
-
-LADDER = {
-    "backend-text": "back-end asked the whole question as text",
-    "oracle-completed": "last oracle the back-end completed",
-    "oracle-last": "last oracle injected",
-    "oracle-onset-full": "whole answer of the request in force at the onset",
-    "oracle-onset-injected": "what of it was injected by the onset",
-    "oracle-onset": "what of it was consumed by the onset",
-    "text-stream": "the system's own text",
-    "spoken": "what was spoken and heard",
-}
-
-
-def ladder(run: Run) -> list[tuple[str, Any]]:
-    """Scores of one judge at every point of the way, knowledge first; empty with a single point."""
-    primary = run.scores.get(run.manifest.primary_score or "")
-    if primary is None:
-        return []
-    files = {file.what: name for name, file in run.scores.items() if file.judge == primary.judge}
-    if len(files) < 2:
-        return []
-    return [
-        (text, score_aggregates(run.table(files[what]))[0]) for what, text in LADDER.items() if what in files
-    ]
-
-
-def ablations(run: Run) -> list[tuple[str, str]]:
-    """Paired differences between the points, by judge: what lies between, and points lost or gained."""
-    path = run.path / ABLATIONS
-    if not path.is_file():
-        return []
-    try:
-        ladders = json.loads(path.read_text(encoding="utf-8"))["ladders"]
-        return [
-            (f"{name}: {step['between']} ({step['start']} to {step['to']})", _difference(step))
-            for name, ladder in ladders.items()
-            for step in ladder["steps"]
-        ]
-    except (OSError, ValueError, KeyError):
-        return [(ABLATIONS, "cannot be read")]
-
-
-def _difference(step: dict[str, Any]) -> str:
-    if step["difference"] is None:
-        return str(step["reason"]) or "unknown"
-    between = "" if step["low"] is None else f" [{step['low']:+.2f}, {step['high']:+.2f}]"
-    return f"{step['difference']:+.2f}{between}, {step['n']} turns, {step['n_missing']} missing"
 
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -11,7 +11,6 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from kamebench import __version__
 from kamebench.report import published
 from kamebench.report.board import Board, Entry, Group, build
 from kamebench.report.charts import Scatter, scatter
@@ -37,6 +36,7 @@ class View:
     wide: Scatter
     narrow: Scatter
     best: Entry | None
+    soonest: Entry | None
     published: bool
     pairs: tuple[Pair, ...]
 
@@ -69,22 +69,25 @@ def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: i
     board = build(find_runs(results))
     out.mkdir(parents=True, exist_ok=True)
     _assets(out)
-    rebuilt = _runs(board, out, progress, workers or min(os.cpu_count() or 1, 4))
     figures = published.read()
-    _recordings(board, out)
     views = [_view(group, figures) for group in board.groups]
+    code = code_hash()
+    stamps = {entry.slug: stamp_of(entry.run, code) for entry in board.entries}
+    runs = _run_jobs(board, out, stamps)
+    _carry_out([*runs, *_pair_jobs(views, out, stamps)], progress, workers or min(os.cpu_count() or 1, 4))
+    _recordings(board, out)
     _figures(views, figures, out, progress)
-    _comparisons(views, out, progress)
     _index(board, views, figures, out)
-    return Site(out / "index.html", board, rebuilt, len(board.entries) - rebuilt)
+    return Site(out / "index.html", board, len(runs), len(board.entries) - len(runs))
 
 
 def code_hash() -> str:
-    """Hash of everything in this package that shapes a page."""
-    found = hashlib.sha256(__version__.encode())
-    for path in sorted(FOLDER.rglob("*")):
+    """Hash of kamebench's own code: a page is made anew after any change that could shape it."""
+    package = FOLDER.parent
+    found = hashlib.sha256()
+    for path in sorted(package.rglob("*")):
         if path.suffix in (".py", ".html", ".css", ".js", ".svg", ".toml"):
-            found.update(path.relative_to(FOLDER).as_posix().encode() + path.read_bytes())
+            found.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return found.hexdigest()
 
 
@@ -104,26 +107,50 @@ def _only(folder: Path, names: set[str]) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def _runs(board: Board, out: Path, progress: Progress, workers: int) -> int:
-    code = code_hash()
+@dataclass(frozen=True)
+class _Job:
+    """Pages to write, by a worker of its own: `work(*args)`."""
+
+    work: Callable[..., None]
+    args: tuple[object, ...]
+
+
+def _run_jobs(board: Board, out: Path, stamps: dict[str, str]) -> list[_Job]:
+    """Runs whose pages are missing or made from something else."""
     _only(out / "runs", {entry.slug for entry in board.entries})
-    jobs: list[tuple[Path, Path, str]] = []
+    jobs: list[_Job] = []
     for entry in board.entries:
-        folder, stamp = out / "runs" / entry.slug, stamp_of(entry.run, code)
+        folder = out / "runs" / entry.slug
         known = folder / STAMP
-        if not known.is_file() or known.read_text(encoding="utf-8").strip() != stamp:
-            jobs.append((entry.run.path, folder, stamp))
+        if not known.is_file() or known.read_text(encoding="utf-8").strip() != stamps[entry.slug]:
+            jobs.append(_Job(build_run, (entry.run.path, folder, stamps[entry.slug])))
+    return jobs
+
+
+def _pair_jobs(views: list[View], out: Path, stamps: dict[str, str]) -> list[_Job]:
+    """Comparisons that are missing or made from something else."""
+    jobs: list[_Job] = []
+    chosen = [pair for view in views for pair in view.pairs]
+    _only(out / "compare", {f"{pair.slug}.html" for pair in chosen})
+    for pair in chosen:
+        path, a, b = out / "compare" / f"{pair.slug}.html", pair.first, pair.second
+        stamp = hashlib.sha256((stamps[a.slug] + stamps[b.slug]).encode()).hexdigest()
+        if not path.is_file() or stamp not in path.read_text(encoding="utf-8"):
+            jobs.append(_Job(write_comparison, (path, a.run.path, b.run.path, stamp)))
+    return jobs
+
+
+def _carry_out(jobs: list[_Job], progress: Progress, workers: int) -> None:
     if len(jobs) < WORKERS_FROM or workers == 1:
         for done, job in enumerate(jobs, start=1):
-            build_run(*job)
-            progress("runs", done, len(jobs))
-        return len(jobs)
+            job.work(*job.args)
+            progress("pages", done, len(jobs))
+        return
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = [pool.submit(build_run, *job) for job in jobs]
+        waiting = [pool.submit(job.work, *job.args) for job in jobs]
         for done, future in enumerate(as_completed(waiting), start=1):
             future.result()
-            progress("runs", done, len(jobs))
-    return len(jobs)
+            progress("pages", done, len(jobs))
 
 
 def _recordings(board: Board, out: Path) -> None:
@@ -133,14 +160,14 @@ def _recordings(board: Board, out: Path) -> None:
 
 
 def _view(group: Group, figures: published.Published) -> View:
-    # Published figures are scores of an LLM judge on one task; elsewhere their points would mislead.
-    fits = group.llm_judge and group.task == figures.source.task
+    fits = figures.fit(group.task, group.llm_judge)
     shown = figures if fits else None
     return View(
         group=group,
         wide=scatter(group, shown, *WIDE, "wide"),
         narrow=scatter(group, shown, *NARROW, "narrow"),
         best=group.best_under(DEFAULT_LIMIT_S),
+        soonest=group.soonest,
         published=fits,
         pairs=pairs(group),
     )
@@ -153,14 +180,6 @@ def _figures(views: list[View], figures: published.Published, out: Path, progres
         kept |= {path.name for path in draw(view.group, figures if view.published else None, folder)}
         progress("figures", done, len(views))
     _only(folder, kept)
-
-
-def _comparisons(views: list[View], out: Path, progress: Progress) -> None:
-    chosen = [pair for view in views for pair in view.pairs]
-    for done, pair in enumerate(chosen, start=1):
-        write_comparison(out / "compare", pair)
-        progress("comparisons", done, len(chosen))
-    _only(out / "compare", {f"{pair.slug}.html" for pair in chosen})
 
 
 def _index(board: Board, views: list[View], figures: published.Published, out: Path) -> None:

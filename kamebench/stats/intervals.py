@@ -24,8 +24,9 @@ MIN_QUESTIONS = 5
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 SEED = 20_260_101
-# A sample's third moment says little beyond this; it keeps the correction monotone in practice.
-MAX_SKEW = 3.0
+# The transformation's inverse is steep where k * t nears -1: beyond this it would only widen the interval, by
+# any factor, and cover no more (docs/gates.md).
+MAX_CORRECTION = 0.8
 
 
 def t_quantile(probability: float, df: float) -> float:
@@ -59,10 +60,11 @@ class Estimate:
         P. Hall, "On the removal of skewness by transformation", J. R. Statist. Soc. B 54 (1992). Equal to
         `bounds` for symmetric values; for skewed ones it holds the truth as often as it says (docs/gates.md).
         """
-        k = self.skewness / float(np.sqrt(self.n_questions))
+        quantile = t_quantile((1 + confidence) / 2, self.df)
+        limit = MAX_CORRECTION / quantile
+        k = float(np.clip(self.skewness / np.sqrt(self.n_questions), -limit, limit))
         if abs(k) < 1e-6 or self.se == 0:
             return self.bounds(confidence)
-        quantile = t_quantile((1 + confidence) / 2, self.df)
         edges = [3 / k * (float(np.cbrt(1 + k * (t - k / 6))) - 1) for t in (quantile, -quantile)]
         return self.value - edges[0] * self.se, self.value - edges[1] * self.se
 
@@ -116,7 +118,7 @@ def mean_over_turns(sums: Floats, counts: Floats, strata: Sequence[str]) -> Esti
         return Estimate(value, 0.0, float(max(n - 1, 1)), n)
     df = total**2 / sum(part**2 / free for part, free in parts)
     skewness = float((centred**3).mean() / (centred**2).mean() ** 1.5)
-    return Estimate(value, float(np.sqrt(total)) / n, df, n, float(np.clip(skewness, -MAX_SKEW, MAX_SKEW)))
+    return Estimate(value, float(np.sqrt(total)) / n, df, n, skewness)
 
 
 def mean(values: Floats, strata: Sequence[str]) -> Estimate:

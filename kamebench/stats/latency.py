@@ -15,6 +15,7 @@ from kamebench.stats.intervals import (
     MIN_QUESTIONS,
     Bools,
     Floats,
+    bounded_mean,
     mean_over_turns,
     resample_counts,
     weighted_quantile,
@@ -137,6 +138,7 @@ def quantile(metric: str, turns: TurnValues, share_below: float) -> Aggregate:
     if turns.n_questions < MIN_QUESTIONS:
         return plain(metric, OVERALL, turns, value)
     low, high = woodruff(turns, share_below, value)
+    among = "it falls among silent turns" if np.isinf(turns.values).any() else f"{turns.n} turns are too few"
     return Aggregate(
         metric=metric,
         group=OVERALL,
@@ -146,7 +148,7 @@ def quantile(metric: str, turns: TurnValues, share_below: float) -> Aggregate:
         low=low,
         high=high if np.isfinite(high) else None,
         method=describe("Woodruff", turns),
-        reason="" if np.isfinite(high) else "upper bound not reached: it falls among silent turns",
+        reason="" if np.isfinite(high) else f"upper bound not reached: {among}",
     )
 
 
@@ -155,14 +157,20 @@ def woodruff(turns: TurnValues, share_below: float, value: float) -> tuple[float
 
     R. S. Woodruff, "Confidence intervals for medians and other position measures", JASA 47 (1952). Without
     resampling, and closer to its confidence than the percentile bootstrap at 30 questions (docs/gates.md).
+    The upper bound is infinite where too few turns were seen to bound the quantile: p95 needs over 70.
     """
     below = TurnValues((turns.values <= value).astype(float), turns.question, turns.strata, 0)
-    spread = mean_over_turns(below.sums(), below.counts(), below.strata)
-    half = spread.bounds(CONFIDENCE)[1] - spread.value
+    sums, counts = below.sums(), below.counts()
+    spread = mean_over_turns(sums, counts, below.strata)
+    # Far out all turns may lie below: the share's own spread is 0 then, though the sample is not the truth.
+    rare = bounded_mean(sums / counts, below.strata, (0.0, 1.0))
+    half = max(e.bounds(CONFIDENCE)[1] - e.value for e in (spread, rare))
     ranked = np.sort(turns.values)
     first = int(np.floor(max(share_below - half, 0.0) * turns.n))
-    last = int(np.ceil(min(share_below + half, 1.0) * turns.n)) - 1
-    return float(ranked[min(first, turns.n - 1)]), float(ranked[max(last, 0)])
+    low = float(ranked[min(first, turns.n - 1)])
+    if share_below + half >= 1:
+        return low, float("inf")
+    return low, float(ranked[max(int(np.ceil((share_below + half) * turns.n)) - 1, 0)])
 
 
 def response_curve(table: pd.DataFrame) -> ResponseCurve:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import os
 from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from tests.browser.conftest import SYSTEMS
 
 pytestmark = pytest.mark.browser
 WIDTHS = (390, 1024, 1920)
+PICTURES = Path(__file__).with_name("pictures")
 
 
 @pytest.fixture
@@ -154,6 +164,101 @@ def test_layout_at_three_widths(browser: Any, site: Path, width: int, scheme: st
             opened.close()
         assert pictures[0] == pictures[1], name
     context.close()
+
+
+BOX = """
+(selector) => [...document.querySelectorAll(selector)].filter((e) => e.checkVisibility()).map((e) => {
+  const b = e.getBoundingClientRect();
+  return [e.textContent.slice(0, 30), b.left, b.top, b.right, b.bottom];
+})
+"""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_name_in_the_chart_covers_another(browser: Any, site: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    opened = context.new_page()
+    opened.goto((site / "index.html").as_uri())
+    boxes = opened.evaluate(BOX, f"{LLM} svg.scatter .name")
+    assert len(boxes) == len(SYSTEMS)
+    for (a, *one), (b, *other) in combinations(boxes, 2):
+        apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
+        assert apart, (a, b)
+    context.close()
+
+
+def test_the_picture_and_the_answer_come_first(page: Any, site: Path) -> None:
+    """Both are seen without scrolling, the picture above the answer and the answer above the table."""
+    page.goto((site / "index.html").as_uri())
+    order = [
+        page.evaluate(BOX, f"section.group:first-of-type {part}")[0]
+        for part in ("svg.scatter", ".answer", "table.board")
+    ]
+    tops = [box[2] for box in order]
+    assert tops == sorted(tops)
+    assert order[1][4] < 900
+
+
+def test_playing_both_answers_one_after_the_other(page: Any, site: Path) -> None:
+    """Each from a second before the user's end to the end of its turn, not to the end of the recording."""
+    page.goto(pages_of(site)["compare"].as_uri())
+    article = page.locator("article:has(button.both)").first
+    first, second = (article.locator("audio").nth(i).element_handle() for i in (0, 1))
+    begin, end = (float(first.get_attribute(f"data-{name}")) for name in ("from", "to"))
+    article.locator("button.both").click()
+
+    def until_of(audio: Any, condition: str) -> None:
+        for _ in range(100):
+            if audio.evaluate(f"(a) => {condition}"):
+                return
+            page.wait_for_timeout(50)
+        raise AssertionError(f"never true within 5 s: {condition}")
+
+    until_of(first, "!a.paused && a.currentTime > 0")
+    assert begin <= first.evaluate("(a) => a.currentTime") < begin + 2
+    assert second.evaluate("(a) => a.paused")
+    first.evaluate(f"(a) => {{ a.currentTime = {end - 0.3}; }}")
+    until_of(second, f"!a.paused && a.currentTime > {second.get_attribute('data-from')}")
+    assert first.evaluate("(a) => a.paused && !a.ended")
+    second.evaluate("(a) => a.pause()")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", ["index", "run", "turn", "compare"])
+def test_pages_look_as_they_did(browser: Any, site: Path, width: int, name: str) -> None:
+    """Against the kept pictures. After a wanted change: KAMEBENCH_PICTURES=write pytest tests/browser."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme="light", bypass_csp=True
+    )
+    opened = context.new_page()
+    opened.goto(pages_of(site)[name].as_uri())
+    opened.add_style_tag(content=same_font())
+    opened.evaluate("document.fonts.ready")
+    opened.wait_for_timeout(100)
+    seen = Image.open(io.BytesIO(opened.screenshot())).convert("L").reduce(4)
+    context.close()
+    path = PICTURES / f"{name}-{width}.png"
+    if os.environ.get("KAMEBENCH_PICTURES") == "write":
+        path.parent.mkdir(exist_ok=True)
+        seen.save(path, optimize=True)
+    kept = np.asarray(Image.open(path), np.int16)
+    change = np.abs(np.asarray(seen, np.int16) - kept)
+    assert change.mean() < 1.5 and (change > 40).mean() < 0.01, (change.mean(), (change > 40).mean())
+
+
+@cache
+def same_font() -> str:
+    """A style sheet that sets all text in the DejaVu that comes with matplotlib, on any machine."""
+    import matplotlib as mpl
+
+    faces: list[str] = []
+    for file, weight in (("DejaVuSans", "100 500"), ("DejaVuSans-Bold", "501 900")):
+        data = Path(mpl.get_data_path(), "fonts", "ttf", f"{file}.ttf").read_bytes()
+        faces.append(
+            f"@font-face {{ font-family: Same; font-weight: {weight}; "
+            f"src: url(data:font/ttf;base64,{base64.b64encode(data).decode()}); }}"
+        )
+    return "".join(faces) + "* { font-family: Same !important; }"
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kamebench import store
 from kamebench.errors import BadRun, UserError
 from kamebench.judge import default_judge, open_judge, score_run
 from kamebench.judge.base import Item
@@ -77,6 +78,15 @@ async def test_a_run_is_scored_and_sealed(tmp_path: Path) -> None:
     again.check()
     assert again.scores["facts.spoken"] == file
     assert again.table("facts.spoken")["score"].isna().sum() == 1
+
+
+async def test_scoring_an_edited_run_does_not_make_it_whole(tmp_path: Path) -> None:
+    run = judged_run(tmp_path)
+    transcripts = run.path / store.TRANSCRIPTS
+    transcripts.write_text(transcripts.read_text() + "\n")
+    await score_run(open_run(run.path), open_judge("facts"), task=make_task())
+    with pytest.raises(BadRun, match=r"transcripts\.json was changed after the run"):
+        open_run(run.path).check()
 
 
 async def test_scoring_twice_gives_the_same_bytes(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def spoken_run(folder: Path, voice: Pcm, plan: dict[str, list[Planted]]) -> stor
                 system[at : at + len(voice)] = voice
         with TwoTrackWriter(place / store.AUDIO) as writer:
             writer.write(np.zeros_like(system), system)
+    store.seal(run.path)
     return store.open_run(run.path)
 
 

@@ -78,6 +78,15 @@ def test_runs_that_are_not_whole_are_left_out_with_the_reason(results: Path) -> 
     assert "--resume" in made.skipped[0][1] and str(results) not in made.skipped[0][1]
 
 
+def test_a_run_edited_by_hand_is_left_out_with_the_reason(results: Path) -> None:
+    run = store.find_runs(results)[0]
+    scores = next((run.path / "scores").glob("*.json"))
+    scores.write_text(scores.read_text().replace('"score": ', '"score":  ', 1))
+    made = board.build(store.find_runs(results))
+    assert len(made.entries) == 2
+    assert "was changed after the run (hash mismatch)" in made.skipped[0][1]
+
+
 def test_same_results_same_bytes_and_only_changed_runs_again(results: Path, tmp_path: Path) -> None:
     first = build_site(results, tmp_path / "one", workers=1)
     before = files_of(tmp_path / "one")
@@ -135,11 +144,10 @@ def test_opus_has_fixed_bytes_and_the_same_length(tmp_path: Path) -> None:
     assert float(np.corrcoef(decoded[2000:, 0], stereo[2000:, 0])[0, 1]) > 0.5
 
 
-def test_ogg_checksum_is_the_one_libsndfile_writes(tmp_path: Path) -> None:
-    sf.write(tmp_path / "x.ogg", np.zeros((4800, 2), np.float32), 24_000, format="OGG", subtype="OPUS")
-    ogg = (tmp_path / "x.ogg").read_bytes()
-    serial = int.from_bytes(ogg[14:18], "little")
-    assert opus.with_serial(ogg, serial) == ogg
+def test_an_empty_recording_is_a_whole_file(tmp_path: Path) -> None:
+    opus.write_opus(tmp_path / "x.opus", np.zeros((0, 2), np.float32))
+    assert (tmp_path / "x.opus").read_bytes()[28:36] == b"OpusHead"
+    assert [file.name for file in tmp_path.iterdir()] == ["x.opus"]
 
 
 def test_axis_ticks_are_round_and_signed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,32 @@ async def test_a_killed_run_goes_on_where_it_stopped(root: Path, monkeypatch: py
     assert store.file_sha256(folder / "sessions" / "q1" / "audio.flac") == kept
     assert len(done.manifest.resumed) == 1
     assert len(done.turns) == 3
+
+
+async def test_a_recording_changed_between_kill_and_resume_is_refused(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(*args: Any) -> Any:
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(runner, "_derive", failing)
+        await run(root)
+    folder = only_run(root)
+    events = folder / "sessions" / "q1" / "events.jsonl"
+    events.write_text(events.read_text() + "\n")
+    with pytest.raises(BadRun, match=r"q1/events\.jsonl: is not what was recorded"):
+        await runner.resume(folder, root, Quiet())
+    shutil.rmtree(events.parent)
+    (await runner.resume(folder, root, Quiet())).check()
+
+
+async def test_an_edited_run_is_not_sealed_by_playing_its_faults_again(root: Path) -> None:
+    done = await run(root, options={"fault": "error", "fault_turn": 2})
+    (done.path / store.TRANSCRIPTS).write_text("{}")
+    with pytest.raises(BadRun, match="was changed after the run"):
+        await runner.resume(done.path, root, Quiet(), retry_faults=True)
+    assert store.open_run(done.path).manifest.status == "complete"
 
 
 async def test_a_complete_run_is_not_resumed(root: Path) -> None:

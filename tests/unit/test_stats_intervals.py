@@ -35,6 +35,15 @@ def test_skew_correction_vanishes_for_symmetric_values_and_leans_to_the_long_tai
     assert tailed.value - low > high - tailed.value > 0
 
 
+def test_few_lopsided_questions_do_not_blow_the_interval_up() -> None:
+    """Nine questions, two of them wrong: the correction stretches a side by less than twice."""
+    made = mean(np.array([10.0, 10, 10, 10, 10, 7.75, 10, 10, 5.5]), list("aaabbbccc"))
+    low, high = made.skew_bounds()
+    plain, _ = made.bounds()
+    assert 1 < (made.value - low) / (made.value - plain) < 2
+    assert high > made.value
+
+
 def test_only_the_spread_within_categories_counts() -> None:
     levels = np.repeat([2.0, 5.0, 9.0], 10)
     values = levels + np.tile([-0.5, 0.5], 15)

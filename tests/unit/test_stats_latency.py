@@ -62,6 +62,15 @@ def test_summary_counts_every_outcome_and_never_drops_silence(tmp_path: Path) ->
     assert made.shares["silent"].value == pytest.approx(0.25)
 
 
+def test_the_tail_of_few_turns_has_no_upper_bound(tmp_path: Path) -> None:
+    """No 18 turns can say where p95 ends: all of them may lie below it."""
+    made = stats.latency_summary(latencies_run(tmp_path, [100.0 * i for i in range(18)]))
+    assert made.p95.value == 1700 and made.p95.high is None
+    assert made.p95.low is not None and made.p95.low < 1700
+    assert made.p95.reason == "upper bound not reached: 18 turns are too few"
+    assert made.p50.low is not None and made.p50.high is not None
+
+
 def test_carry_over_and_bad_pacing_are_left_out_and_counted(tmp_path: Path) -> None:
     table = latencies_run(tmp_path, [400.0] * 20)
     table.loc[0, "outcome"], table.loc[0, "latency_ms"] = "carry_over", np.nan

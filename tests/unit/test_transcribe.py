@@ -62,6 +62,7 @@ def measured(folder: Path, voice: Pcm, *latencies: float | None) -> store.Run:
         writer.write(user, system)
     lines = "".join(json.dumps(to_json(event)) + "\n" for event in events)
     store.write_text(run.session_folder("a") / store.EVENTS, lines)
+    store.seal(run.path)
     measure_run(run)
     return store.open_run(run.path)
 
