@@ -95,12 +95,18 @@ def estimates(plan: RunPlan, root: Path | None) -> dict[str, Estimate]:
     return found
 
 
-def open_plan(plan: RunPlan) -> Opened:
-    """Open back-end, system and voice; nothing heavy is loaded yet, and what cannot work is refused."""
+def open_plan(plan: RunPlan, spent: float = 0.0) -> Opened:
+    """Open back-end, system and voice; nothing heavy is loaded yet, and what cannot work is refused.
+
+    Args:
+        spent: US dollars that earlier stretches of the run have spent already; they count against its limit.
+    """
     backend: Backend | None = None
     if plan.backend is not None:
         record_to = Path(plan.record_to) if plan.record_to else None
-        backend = open_backend(plan.backend, url=plan.backend_url, record=record_to, max_cost=plan.max_cost)
+        backend = open_backend(
+            plan.backend, url=plan.backend_url, record=record_to, max_cost=plan.max_cost, spent=spent
+        )
     system = open_system(plan.system, Setup(plan.system.options, backend, plan.backend, plan.sessions))
     can, name = system.capabilities, plan.system.name
     pace = plan.pace or ("virtual" if can.knows_idle else "realtime")

@@ -240,6 +240,21 @@ class Aggregate(Record):
     reason: str = ""
 
 
+UNCOUNTED = "stretches_uncounted"
+
+
+def cost_of(usage: dict[str, Any]) -> float | None:
+    """Sum of every `cost_usd` in a usage; None where there is none."""
+    found: list[float] = []
+    for name, value in usage.items():
+        if isinstance(value, dict):
+            inner = cost_of(value)  # pyright: ignore[reportUnknownArgumentType]
+            found += [] if inner is None else [inner]
+        elif name == "cost_usd" and isinstance(value, int | float):
+            found.append(float(value))
+    return sum(found) if found else None
+
+
 class Manifest(Record):
     """Written first with status `running`, last with `complete`: the latter marks the run as whole."""
 
@@ -271,6 +286,17 @@ class Manifest(Record):
     primary_score: str | None = Field(default=None, description="name of the headline score file")
     resumed: tuple[str, ...] = Field(default=(), description="when the run was taken up again")
     files: dict[str, Sha256] = Field(default_factory=dict, description="hash of every file of a complete run")
+    seal: str = Field(default="", description="hash of a complete run's manifest without this field")
+
+    @property
+    def cost_usd(self) -> float | None:
+        """US dollars of all requests, where the run's usage states them."""
+        return cost_of(self.usage)
+
+    @property
+    def uncounted(self) -> int:
+        """How often the run was killed: what was asked in those stretches is in no sum."""
+        return int(self.usage.get(UNCOUNTED, 0))
 
 
 class TurnRecord(Record):

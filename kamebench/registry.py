@@ -16,10 +16,11 @@ from kamebench.errors import MissingExtra, UnknownName
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a named part lives and which extra it needs ('' for none)."""
+    """Where a named part lives, which extra it needs ('' for none), and how it is named ('' as it is)."""
 
     target: str
     extra: str = ""
+    usage: str = ""
 
 
 class Registry:
@@ -36,6 +37,11 @@ class Registry:
 
     def names(self) -> list[str]:
         return sorted({*self._builtin, *(point.name for point in entry_points(group=self.group))})
+
+    def rows(self) -> list[dict[str, str]]:
+        """What `kamebench list` shows: how each part is named and which extra it needs."""
+        known = {name: self._builtin.get(name, Entry("", "a plug-in")) for name in self.names()}
+        return [{"name": e.usage or name, "extra": e.extra or "-"} for name, e in known.items()]
 
     def load(self, name: str) -> Any:
         """The class or function behind `name`.

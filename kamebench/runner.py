@@ -30,7 +30,7 @@ from kamebench.llm.cost import CostLimit
 from kamebench.measure import measure_run
 from kamebench.plan import Opened, RunPlan, chosen_questions, open_plan, primary_score
 from kamebench.progress import Progress
-from kamebench.records import Manifest, SessionRecord
+from kamebench.records import UNCOUNTED, Manifest, SessionRecord
 from kamebench.session import Playing, Recorded, Timing, TurnInput, record
 from kamebench.speech import synthesise
 from kamebench.speech.base import SpeechEngine
@@ -54,9 +54,11 @@ async def start(plan: RunPlan, results: Path, root: Path | None, progress: Progr
     opened = open_plan(plan)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(opened.aclose)
+        await _start_system(opened, task, progress)  # first: a key or an extra may be absent
         audio = await _spoken_hashes(opened.plan, task, opened.voice, progress)
         run_id = f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         folder = results / plan.system.name / f"{task.name}@{task.version}" / run_id
+        stack.enter_context(store.only_writer(folder))
         store.write_record(folder / store.MANIFEST, _manifest(opened.plan, task, run_id, audio))
         try:
             return await _carry_out(opened, task, folder, progress)
@@ -79,11 +81,20 @@ async def resume(
     Raises:
         BadRun: it is complete, was edited, or the task has changed since.
     """
-    run = store.open_run(folder)
-    manifest = run.manifest
-    if manifest.status == "complete" and not retry_faults:
+    with store.only_writer(folder):
+        return await _resume(store.open_run(folder), root, progress, retry_faults, max_cost)
+
+
+async def _resume(
+    run: store.Run, root: Path | None, progress: Progress, retry_faults: bool, max_cost: float | None
+) -> store.Run:
+    folder, manifest = run.path, run.manifest
+    faulted = [question for question, session in run.sessions.items() if session.fault is not None]
+    if manifest.status == "complete" and not (retry_faults and faulted):
         raise BadRun(
-            f"{folder}: the run is complete. Use --retry-faults to play its faulted questions again."
+            f"{folder}: the run is complete and none of its questions faulted. There is nothing to play."
+            if not faulted
+            else f"{folder}: the run is complete. Use --retry-faults to play its faulted questions again."
         )
     plan = RunPlan.model_validate(manifest.configuration["plan"])
     if max_cost is not None:
@@ -97,18 +108,40 @@ async def resume(
     if manifest.status == "complete":
         run.check()
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    store.write_record(
-        folder / store.MANIFEST,
-        manifest.model_copy(update={"status": "running", "resumed": (*manifest.resumed, now), "files": {}}),
-    )
-    if retry_faults:
-        for question, session in run.sessions.items():
-            if session.fault is not None:
-                _set_aside(folder, question, session.attempt)
-    opened = open_plan(plan)
+    changes = {
+        "status": "running",
+        "resumed": (*manifest.resumed, now),
+        "files": {},
+        "usage": manifest.usage | {UNCOUNTED: manifest.uncounted + 1},
+    }
+    opened = open_plan(plan, spent=manifest.cost_usd or 0.0)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(opened.aclose)
+        if _left(plan, task, folder) or retry_faults:
+            await _start_system(opened, task, progress)
+        store.write_record(folder / store.MANIFEST, manifest.model_copy(update=changes))
+        if retry_faults:
+            for question in faulted:
+                _set_aside(folder, question, run.sessions[question].attempt)
         return await _carry_out(opened, task, folder, progress)
+
+
+async def _start_system(opened: Opened, task: Task, progress: Progress) -> None:
+    """Start everything, and refuse what could not be measured or judged once it was played."""
+    open_recogniser(opened.plan.recogniser).close()
+    if opened.plan.judge != "none":
+        opened.plan.open_judge().check(task)
+    progress.stage(f"Starting {opened.plan.system.name}", 1)
+    if opened.backend is not None:
+        await opened.backend.start()
+    await opened.system.start()
+    progress.step()
+
+
+def _left(plan: RunPlan, task: Task, folder: Path) -> list[Question]:
+    """The questions that have no finished session yet."""
+    chosen = chosen_questions(plan, task)
+    return [q for q in chosen if not (folder / "sessions" / q.id / store.SESSION).exists()]
 
 
 def _manifest(plan: RunPlan, task: Task, run_id: str, audio: dict[str, str]) -> Manifest:
@@ -131,6 +164,7 @@ def _manifest(plan: RunPlan, task: Task, run_id: str, audio: dict[str, str]) -> 
         seed=plan.seed,
         questions=plan.questions,
         n_turns=len(audio),
+        usage={UNCOUNTED: 1},
         configuration={"plan": plan.model_dump(mode="json")},
         audio=audio,
         packages=environment.package_versions(),
@@ -168,34 +202,64 @@ async def _inputs(task: Task, question: Question, voice: SpeechEngine) -> list[T
 async def _carry_out(opened: Opened, task: Task, folder: Path, progress: Progress) -> store.Run:
     """Play what was not played yet, then measure, transcribe, score and seal; the manifest comes last."""
     plan, began = opened.plan, time.perf_counter()
-    await _record_all(opened, task, folder, progress)
-    sessions_s = round(time.perf_counter() - began, 3)
-    store.open_run(folder).check_sessions()
-    await _derive(opened, task, folder, progress)
     unscored: KamebenchError | None = None
     try:
-        await _score(opened, task, folder, progress)
-    except KamebenchError as error:  # a judge that cannot be asked loses nothing that was recorded
-        unscored = error
-    usage = {"sessions_s": sessions_s, "system": opened.system.usage()}
-    if opened.backend is not None:
-        usage["backend"] = opened.backend.usage()
+        await _record_all(opened, task, folder, progress)
+        sessions_s = round(time.perf_counter() - began, 3)
+        store.open_run(folder).check_sessions()
+        await _derive(opened, task, folder, progress)
+        try:
+            await _score(opened, task, folder, progress)
+        except KamebenchError as error:  # a judge that cannot be asked loses nothing that was recorded
+            unscored = error
+    except BaseException:
+        manifest = store.open_run(folder).manifest
+        counted = _counted(manifest, opened, time.perf_counter() - began)
+        store.write_record(folder / store.MANIFEST, manifest.model_copy(update={"usage": counted}))
+        raise
     described = {"system": opened.system.describe()}
     if opened.backend is not None:
         described["backend"] = opened.backend.describe()
-    manifest = store.open_run(folder).manifest
     store.seal(
         folder,
         status="complete",
         finished_at=datetime.now(UTC).isoformat(timespec="seconds"),
         configuration={"plan": plan.model_dump(mode="json"), **described},
-        usage={**manifest.usage, **usage},
+        usage=_counted(store.open_run(folder).manifest, opened, sessions_s),
         assets=assets.used(),
     )
     if unscored is not None:
         unscored.args = (f"{unscored} The run is kept; score it with: kamebench score {folder}",)
         raise unscored
     return store.open_run(folder)
+
+
+def _counted(manifest: Manifest, opened: Opened, sessions_s: float) -> dict[str, Any]:
+    """The usage of the whole run, now that this stretch has ended in order."""
+    now: dict[str, Any] = {"sessions_s": round(sessions_s, 3), "system": opened.system.usage()}
+    if opened.backend is not None:
+        now["backend"] = opened.backend.usage()
+    earlier = dict(manifest.usage)
+    killed = earlier.pop(UNCOUNTED, 1) - 1
+    return _summed(earlier, now) | ({UNCOUNTED: killed} if killed else {})
+
+
+def _summed(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Usage of several stretches of a run: numbers add up, of anything else the later is kept."""
+    found = {**earlier, **now}
+    for name in earlier.keys() & now.keys():
+        one, other = earlier[name], now[name]
+        if name == "price":
+            continue
+        if isinstance(one, dict) and isinstance(other, dict):
+            found[name] = _summed(one, other)
+        elif _is_number(one) and _is_number(other):
+            found[name] = one + other
+    return found
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 async def _derive(opened: Opened, task: Task, folder: Path, progress: Progress) -> None:
@@ -228,14 +292,9 @@ async def _score(opened: Opened, task: Task, folder: Path, progress: Progress) -
 async def _record_all(opened: Opened, task: Task, folder: Path, progress: Progress) -> None:
     """Play every question that has no finished session yet."""
     plan, system = opened.plan, opened.system
-    left = [
-        q for q in chosen_questions(plan, task) if not (folder / "sessions" / q.id / store.SESSION).exists()
-    ]
+    left = _left(plan, task, folder)
     if not left:
         return
-    progress.stage(f"Starting {plan.system.name}", 1)
-    await system.start()
-    progress.step()
     progress.stage(f"Talking to {plan.system.name}", len(left))
     free = asyncio.Semaphore(plan.sessions)
     timing = _timing(plan, system.capabilities)

@@ -17,15 +17,17 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from kamebench import records
+from kamebench import assets, records
 from kamebench.errors import BadRun, UserError
 from kamebench.events import Event, from_json
 from kamebench.records import (
@@ -131,9 +133,13 @@ class Run:
 
     def events(self, question_id: str) -> Iterator[Event]:
         """The timeline of one session, in order."""
-        with (self.session_folder(question_id) / EVENTS).open(encoding="utf-8") as file:
-            for line in file:
-                yield from_json(json.loads(line))
+        path = self.session_folder(question_id) / EVENTS
+        try:
+            with path.open(encoding="utf-8") as file:
+                for line in file:
+                    yield from_json(json.loads(line))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise BadRun(f"{path}: cannot be read ({error}). Restore it, or make the run again.") from None
 
     @cached_property
     def measures(self) -> MeasureFile | None:
@@ -243,6 +249,10 @@ class Run:
                 f"{self.path}: the run is not complete (status '{manifest.status}'). "
                 f"Finish it with: kamebench run --resume {self.path}"
             )
+        if manifest.seal != seal_of(manifest):
+            raise BadRun(
+                f"{self.path}: {MANIFEST} was changed after the run. Restore it, or make the run again."
+            )
         present = hashes_of(self.path)
         for name in sorted({*present, *manifest.files}):
             if present.get(name) != manifest.files.get(name):
@@ -320,15 +330,46 @@ def write_derived(folder: Path, name: str, record: Record) -> None:
     manifest = read_record(folder / MANIFEST, Manifest)
     if manifest.status == "complete":
         files = dict(sorted({**manifest.files, name: file_sha256(folder / name)}.items()))
-        write_record(folder / MANIFEST, manifest.model_copy(update={"files": files}))
+        _write_sealed(folder, manifest.model_copy(update={"files": files}))
 
 
 def seal(folder: Path, **changes: Any) -> Manifest:
     """Write the manifest anew with the present files' hashes (and other changed fields)."""
     manifest = read_record(folder / MANIFEST, Manifest)
-    sealed = manifest.model_copy(update={**changes, "files": hashes_of(folder)})
-    write_record(folder / MANIFEST, Manifest.model_validate(sealed.model_dump()))
+    changed = manifest.model_copy(update={**changes, "files": hashes_of(folder)})
+    return _write_sealed(folder, Manifest.model_validate(changed.model_dump()))
+
+
+def seal_of(manifest: Manifest) -> str:
+    """The seal that belongs to a manifest. It tells edits by hand; whoever wants to can make it anew."""
+    # Fields at their defaults are left out, so that a field added later breaks no earlier seal.
+    plain = manifest.model_dump(mode="json", exclude={"seal"}, exclude_defaults=True)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _write_sealed(folder: Path, manifest: Manifest) -> Manifest:
+    sealed = manifest.model_copy(update={"seal": seal_of(manifest)})
+    write_record(folder / MANIFEST, sealed)
     return sealed
+
+
+@contextmanager
+def only_writer(folder: Path) -> Generator[None]:
+    """Keep other kamebench processes of this machine from working on the same run.
+
+    Raises:
+        BadRun: one does.
+    """
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:20]
+    place = assets.cache_folder() / "locks" / f"{name}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(place, timeout=0):
+            yield
+    except Timeout:
+        raise BadRun(
+            f"{folder}: another kamebench is working on this run. Wait until it has ended, or end it."
+        ) from None
 
 
 def find_runs(results: Path) -> list[Run]:

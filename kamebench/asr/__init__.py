@@ -16,8 +16,8 @@ RECOGNISERS = Registry(
     "recogniser",
     "kamebench.recognisers",
     {
-        "faster-whisper": Entry("kamebench.asr.faster_whisper:create", "local"),
-        "whisper": Entry("kamebench.asr.openai_whisper:create", "whisper"),
+        "faster-whisper": Entry("kamebench.asr.faster_whisper:create", "local", "faster-whisper:SIZE"),
+        "whisper": Entry("kamebench.asr.openai_whisper:create", "whisper", "whisper:SIZE"),
     },
 )
 

@@ -68,13 +68,14 @@ def main() -> None:
     from kamebench.errors import KamebenchError
 
     try:
-        group.main(standalone_mode=False)
+        code = group.main(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)  # click hands back what `ctx.exit(code)` was given
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo(
-            "Interrupted. What was recorded is kept: 'kamebench list runs' names it, "
-            "'kamebench run --resume RUN' goes on with it.",
+            "Interrupted. A run that had begun is kept: 'kamebench list runs' names it (with your "
+            "--results), 'kamebench run --resume RUN' goes on with it.",
             err=True,
         )
         sys.exit(130)
@@ -84,3 +85,8 @@ def main() -> None:
     except KamebenchError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        click.echo(f"Error: {error.filename}: {error.strerror}. Mend it, or name another path.", err=True)
+        sys.exit(2)

@@ -20,7 +20,7 @@ def rows_of(kind: str, root: Path | None, results: Path) -> Rows:
         return _tasks(root)
     if kind == "runs":
         return _runs(results)
-    return [{"name": name} for name in _NAMES[kind]()]
+    return _OTHERS[kind]()
 
 
 def _systems(root: Path | None) -> Rows:
@@ -45,50 +45,46 @@ def _runs(results: Path) -> Rows:
 def _run(run: Run) -> dict[str, Any]:
     from kamebench.errors import BadRun
 
-    row: dict[str, Any] = {
-        "run": str(run.path),
-        "label": "",
-        "task": "",
-        "started": "",
-        "status": "unreadable",
-    }
+    path = str(run.path)
     try:
         manifest = run.manifest
-    except BadRun:
-        return row
-    return row | {
+    except BadRun as error:
+        return {"label": "", "task": "", "started": "", "status": f"unreadable: {error}", "run": path}
+    return {
         "label": manifest.label,
         "task": f"{manifest.task}@{manifest.task_version}",
-        "started": manifest.started_at,
-        "status": manifest.status,
+        "started": manifest.started_at[:16].replace("T", " "),
+        "status": "complete" if manifest.status == "complete" else "running or stopped",
+        "run": path,
     }
 
 
-def _backends() -> list[str]:
+def _backends() -> Rows:
     from kamebench.llm import BACKENDS
 
-    return BACKENDS.names()
+    return [dict(row) for row in BACKENDS.rows()]
 
 
-def _judges() -> list[str]:
+def _judges() -> Rows:
     from kamebench.judge import JUDGES
 
-    return JUDGES.names()
+    models = {"name": "any back-end's name; several with commas are a panel", "extra": "the back-end's"}
+    return [*(dict(row) for row in JUDGES.rows()), models, {"name": "none", "extra": "-"}]
 
 
-def _recognisers() -> list[str]:
+def _recognisers() -> Rows:
     from kamebench.asr import RECOGNISERS
 
-    return RECOGNISERS.names()
+    return [dict(row) for row in RECOGNISERS.rows()]
 
 
-def _voices() -> list[str]:
+def _voices() -> Rows:
     from kamebench.speech import ENGINES
 
-    return ENGINES.names()
+    return [dict(row) for row in ENGINES.rows()]
 
 
-_NAMES: dict[str, Callable[[], list[str]]] = {
+_OTHERS: dict[str, Callable[[], Rows]] = {
     "backends": _backends,
     "judges": _judges,
     "recognisers": _recognisers,

@@ -16,6 +16,7 @@ EXTRAS = {
     "openai": ("openai",),
     "anthropic": ("anthropic",),
     "google": ("google.genai",),
+    "google-speech": ("google.cloud.speech",),
     "whisper": ("whisper",),
     "hub": ("datasets", "huggingface_hub"),
     "remote": ("aiohttp", "sphn"),

@@ -85,7 +85,8 @@ def table(rows: list[dict[str, Any]]) -> Table:
     """A plain table of dicts with the same keys; numbers to the right."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for name, value in rows[0].items():
-        made.add_column(name, justify="right" if isinstance(value, int | float) else "left", overflow="fold")
+        right = isinstance(value, int | float)
+        made.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=right)
     for row in rows:
         made.add_row(*(escape(str(value)) for value in row.values()))
     return made

@@ -20,6 +20,8 @@ def command(system: str, results: Path, task: str | None, chart: Path | None, as
     """Show all runs of a SYSTEM over time, with versions and commits."""
     import json
 
+    from rich.markup import escape
+
     from kamebench.cli.console import console, table
     from kamebench.gate.history import draw, row_of, runs_of
 
@@ -30,7 +32,14 @@ def command(system: str, results: Path, task: str | None, chart: Path | None, as
     if as_json:
         click.echo(json.dumps([_plain(row) for row in rows], indent=1))
     else:
-        console.print(table([_cells(row) for row in rows]))
+        good = [row for row in rows if row["state"] == "good"]
+        if good:
+            console.print(table([_cells(row) for row in good]))
+        for row in rows:
+            if row["state"] != "good":
+                console.print(f"[yellow]left out[/] {escape(row['state'])}", soft_wrap=True)
+            elif why := row["score"].reason or row["latency"].reason:
+                console.print(f"[dim]{row['run']}: {escape(why)}", soft_wrap=True)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
@@ -38,20 +47,14 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    cells: dict[str, Any] = {
+    return {
         "run": row["run"],
         "task": row["task"],
         "version": row["kamebench"],
         "commit": row["commit"] or "-",
-    }
-    if row["state"] != "good":
-        return cells | {"score": "-", "p50 ms": "-", "faults": "-", "note": row["state"]}
-    score, latency = row["score"], row["latency"]
-    return cells | {
-        "score": _figure(score, ".2f"),
-        "p50 ms": _figure(latency, ".0f"),
+        "score": _figure(row["score"], ".2f"),
+        "p50 ms": _figure(row["latency"], ".0f"),
         "faults": row["faults"],
-        "note": score.reason or latency.reason,
     }
 
 

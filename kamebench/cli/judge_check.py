@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from kamebench.cli.dollars import Dollars
+
 
 @click.command("judge-check")
 @click.option("--judge", required=True, help="facts, a model's name, or several with commas.")
@@ -21,9 +23,7 @@ import click
 @click.option("--judge-repeats", "repeats", type=click.IntRange(min=1), default=2, show_default=True)
 @click.option("--preset", type=click.Choice(["published"]))
 @click.option("--speech-aware", is_flag=True, help="Tell the judge that the answers were spoken.")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop when this much was spent."
-)
+@click.option("--max-cost", type=Dollars(), metavar="USD", help="Stop when this much was spent.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @click.option(
     "--run",

@@ -222,7 +222,9 @@ def _show_scores(path: Path, file: VerdictFile, judge: Judge, as_json: bool) -> 
         result = file.model_dump(mode="json") | {"aggregates": [row.model_dump(mode="json") for row in made]}
         click.echo(json.dumps(result | {"usage": judge.usage()}))
         return
-    console.print(f"{escape(file.name)}: {escape(str(path))}")
+    console.print(f"{escape(file.name)}: {escape(str(path))}", soft_wrap=True)
+    if open_run(path).manifest.status != "complete":
+        _warn((f"the run is not complete. Finish it: kamebench run --resume {path}",))
     console.print(
         table(
             [

@@ -89,7 +89,8 @@ def show_site(site: Site) -> None:
 
     for group in site.board.groups:
         note = "" if group.llm_judge else " (not comparable with an LLM judge)"
-        console.print(f"\n[bold]{escape(group.title)}[/]{note}")
+        size = f"{group.n_questions} questions, {group.n_turns} turns"
+        console.print(f"\n[bold]{escape(group.title)}[/], {size}{note}", soft_wrap=True)
         rows = [
             {
                 "system": row.entry.label + ("" if row.entry.rankable else f" ({row.entry.role})"),

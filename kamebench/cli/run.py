@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from kamebench.cli.dollars import Dollars
+
 
 @click.command("run")
 @click.option(
@@ -44,14 +46,22 @@ import click
 @click.option(
     "--record", "record_to", type=click.Path(path_type=Path), help="Record the back-end's answers here."
 )
-@click.option("--max-cost", type=float, help="US dollars; the run stops cleanly and can be resumed.")
-@click.option("--dry-run", is_flag=True, help="Estimate requests and cost; ask nothing.")
-@click.option("--results", type=click.Path(path_type=Path), default=Path("results"), show_default=True)
 @click.option(
-    "--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/ and systems/."
+    "--max-cost", type=Dollars(), metavar="USD", help="US dollars; the run stops cleanly and can be resumed."
+)
+@click.option("--dry-run", is_flag=True, help="Estimate requests and cost; ask nothing.")
+@click.option(
+    "--results", type=click.Path(path_type=Path, file_okay=False), default=Path("results"), show_default=True
 )
 @click.option(
-    "--resume", type=click.Path(path_type=Path, exists=True), help="Go on with a run that was stopped."
+    "--root",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder that holds tasks/ and systems/.",
+)
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Go on with a run that was stopped.",
 )
 @click.option("--retry-faults", is_flag=True, help="With --resume: play faulted questions again.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
@@ -62,6 +72,7 @@ def command(**options: Any) -> None:
     """
     from kamebench.cli.running import RunOptions, dry_run, resume_run, start_run
 
+    _refuse_with_resume(options)
     resume, retry_faults, dry = (options.pop(name) for name in ("resume", "retry_faults", "dry_run"))
     chosen = RunOptions(**options)
     if resume is not None:
@@ -70,3 +81,26 @@ def command(**options: Any) -> None:
         dry_run(chosen)
     else:
         start_run(chosen)
+
+
+WITH_RESUME = ("resume", "retry_faults", "max_cost", "root", "as_json")
+
+
+def _refuse_with_resume(options: dict[str, Any]) -> None:
+    """A stopped run goes on as it was begun: an option that would change it is an error, not ignored."""
+    from kamebench.errors import BadConfig
+
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
+        and parameter.name not in WITH_RESUME
+    ]
+    if options["resume"] is not None and given:
+        raise BadConfig(
+            f"--resume goes on with the run as it was begun: leave {', '.join(given)} out, or start a new "
+            "run. With it go --retry-faults, --max-cost, --root and --json."
+        )
+    if options["resume"] is None and options["retry_faults"]:
+        raise BadConfig("--retry-faults needs the run: --resume RUN --retry-faults.")

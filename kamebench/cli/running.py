@@ -12,7 +12,7 @@ from kamebench import runner, store
 from kamebench.cli import summary
 from kamebench.cli.console import Reporter, console, table
 from kamebench.clock import Pace
-from kamebench.errors import BadConfig
+from kamebench.errors import BadConfig, WorldFault
 from kamebench.judge import default_judge
 from kamebench.judge.base import References
 from kamebench.plan import RunPlan, estimates
@@ -56,7 +56,7 @@ class RunOptions:
         questions = select(task, limit=self.limit, categories=self.categories, seed=self.seed)
         return RunPlan(
             system=file.model_copy(update={"options": {**file.options, **changed}}),
-            backend=self.backend or file.backend,
+            backend=file.backend if self.backend is None else self.backend,
             backend_url=self.backend_url,
             task=self.task_name,
             questions=tuple(question.id for question in questions),
@@ -66,7 +66,7 @@ class RunOptions:
             wait=not self.no_wait,
             voice=self.voice,
             recogniser=self.recogniser,
-            judge=self.judge or default_judge(task),
+            judge=default_judge(task) if self.judge is None else self.judge,
             judge_url=self.judge_url,
             preset=self.preset,
             references=self.references,
@@ -119,10 +119,23 @@ def dry_run(options: RunOptions) -> None:
 
 
 def _show(run: store.Run, as_json: bool) -> None:
+    """Show the result.
+
+    Raises:
+        WorldFault: every turn faulted, so that nothing was measured.
+    """
     if as_json:
         print(json.dumps(summary.as_json(run)))
     else:
         summary.print_run(run, console)
+    turns = run.turns
+    if turns and all(turn.fault is not None for turn in turns):
+        fault = turns[0].fault
+        assert fault is not None
+        raise WorldFault(
+            f"every turn faulted: {fault.party}: {fault.message} The run is kept; when that is mended, play "
+            f"them again: kamebench run --resume {run.path} --retry-faults"
+        )
 
 
 def _setting(text: str) -> tuple[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import click
 
+from kamebench.cli.dollars import Dollars
 from kamebench.records import What
 
 
@@ -35,9 +36,7 @@ from kamebench.records import What
 )
 @click.option("--speech-aware", is_flag=True, help="Tell the judge that the answers were spoken.")
 @click.option("--no-cache", is_flag=True, help="Ask again what was asked before.")
-@click.option(
-    "--max-cost", type=click.FloatRange(min=0), metavar="USD", help="Stop when this much was spent."
-)
+@click.option("--max-cost", type=Dollars(), metavar="USD", help="Stop when this much was spent.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be asked and what it would cost.")
 @click.option("--root", type=click.Path(path_type=Path, exists=True), help="Folder that holds tasks/.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")

@@ -6,11 +6,14 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kamebench.records import Aggregate
 from kamebench.stats import LatencySummary, latency_summary, score_aggregates
 from kamebench.store import Run
+
+SHOWN_FAULTS = 5
 
 
 def number(value: float | None, digits: int = 2, unit: str = "") -> str:
@@ -19,6 +22,8 @@ def number(value: float | None, digits: int = 2, unit: str = "") -> str:
 
 def with_interval(a: Aggregate, digits: int = 2) -> str:
     """'6.43 [5.9, 7.0]', or the bare value where there is no interval."""
+    if a.value is not None and a.low is not None and a.high is None:
+        return f"{number(a.value, digits)} [{number(a.low, digits)}, -]"
     if a.low is None or a.high is None:
         return number(a.value, digits)
     return f"{number(a.value, digits)} [{number(a.low, digits)}, {number(a.high, digits)}]"
@@ -35,6 +40,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "score_name": manifest.primary_score,
         "score": [a.model_dump() for a in score_aggregates(table)],
         "outcomes": summary.outcomes,
+        "in_no_latency": summary.excluded,
         "latency_ms": {name: getattr(summary, name).model_dump() for name in ("p50", "p90", "p95")},
         "faults": [f"{t.question_id}/{t.turn}: {t.measure.onset.reason}" for t in run.turns if t.fault],
     }
@@ -52,10 +58,18 @@ def print_run(run: Run, console: Console) -> None:
     if manifest.primary_score is not None:
         console.print(_scores(score_aggregates(table), manifest.primary_score))
     console.print(_latency(summary))
+    if summary.excluded:
+        counts = ", ".join(f"{n} by {why}" for why, n in summary.excluded.items())
+        console.print(f"[yellow]in no latency figure[/]: {counts} of {summary.n_turns} turns")
     faults = [t for t in run.turns if t.fault]
-    for t in faults[:5]:
-        console.print(f"[yellow]fault[/] {t.question_id}/{t.turn}: {t.measure.onset.reason}")
-    console.print(f"[dim]{run.path}")
+    for t in faults[:SHOWN_FAULTS]:
+        assert t.fault is not None
+        console.print(
+            f"[yellow]fault[/] {t.question_id}/{t.turn}: {t.fault.party}: {escape(t.fault.message)}"
+        )
+    if len(faults) > SHOWN_FAULTS:
+        console.print(f"[yellow]and {len(faults) - SHOWN_FAULTS} more[/]")
+    console.print(f"[dim]{escape(str(run.path))}", soft_wrap=True)
 
 
 _ROLE = {
@@ -71,6 +85,9 @@ def _scores(aggregates: list[Aggregate], name: str) -> Table:
         made.add_column(title, justify="right")
     for a in aggregates:
         made.add_row(a.group, with_interval(a), str(a.n), str(a.n_missing))
+    bare = [a for a in aggregates if a.value is not None and a.low is None]
+    if bare:
+        made.caption, made.caption_justify = f"no interval: {bare[0].reason}", "left"
     return made
 
 

@@ -136,9 +136,10 @@ def comparable_or_raise(candidate: Sequence[Snapshot], baseline: Sequence[Snapsh
                 "Run the baseline's questions."
             )
         if set(reference.questions) != set(snapshot.questions):
-            only = [str(difference) for difference in found if difference.what == "questions"]
+            mine, theirs = set(snapshot.questions), set(reference.questions)
             raise BadRun(
-                f"{snapshot.title} asked other questions than {reference.title}: {only[0]}. "
+                f"{snapshot.title} asked other questions than {reference.title}: only the run "
+                f"{_some(mine - theirs)}, only the baseline {_some(theirs - mine)}. "
                 "Run the same questions, or set a new baseline."
             )
         notes.update(dict.fromkeys(str(difference) for difference in found))
@@ -147,6 +148,11 @@ def comparable_or_raise(candidate: Sequence[Snapshot], baseline: Sequence[Snapsh
         if pairs[0] != pairs[1]:
             notes[f"{name}: {', '.join(sorted(pairs[0]))} against {', '.join(sorted(pairs[1]))}"] = None
     return tuple(notes)
+
+
+def _some(questions: set[str], shown: int = 5) -> str:
+    more = f" and {len(questions) - shown} more" if len(questions) > shown else ""
+    return ", ".join(sorted(questions)[:shown]) + more or "none"
 
 
 def _recordings(snapshots: Sequence[Snapshot]) -> list[str]:

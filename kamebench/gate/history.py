@@ -27,7 +27,7 @@ def runs_of(system: str, results: Path, task: str | None = None) -> list[Run]:
     for run in find_runs(results):
         name = run.path.parts[-3]  # a damaged run of another system is not looked into
         known.add(name)
-        if name == system and task in (None, run.manifest.task):
+        if name == system and task in (None, run.path.parts[-2].partition("@")[0]):
             found.append(run)
     if not found:
         raise UnknownName("stored run of a system", system, known)
@@ -39,7 +39,10 @@ def row_of(run: Run) -> dict[str, Any]:
 
     `state` is "good", or says why the figures are absent.
     """
-    manifest = run.manifest
+    try:
+        manifest = run.manifest
+    except BadRun as error:
+        return _unreadable(run, str(error))
     row: dict[str, Any] = {
         "run": manifest.run_id,
         "started": manifest.started_at,
@@ -61,6 +64,12 @@ def row_of(run: Run) -> dict[str, Any]:
         return row | {"state": str(error)}
     faults = latency.outcomes["fault"]
     return row | {"score": score_aggregates(table)[0], "latency": latency.p50, "faults": faults}
+
+
+def _unreadable(run: Run, why: str) -> dict[str, Any]:
+    unknown = dict.fromkeys(("score_name", "kamebench", "commit", "score", "latency", "faults"))
+    task = run.path.parts[-2]
+    return {"run": run.path.name, "started": "", "label": "", "task": task, "state": why} | unknown
 
 
 def draw(rows: list[dict[str, Any]], title: str, path: Path) -> None:

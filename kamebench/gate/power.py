@@ -52,6 +52,12 @@ def need(runs: list[Snapshot], metric_name: str, margin: float) -> Need:
     metric = metric_named(metric_name)
     if len(runs) > 1:
         comparable_or_raise(runs[1:2], runs[:1])
+        names = [f"{run.system} + {run.backend}" if run.backend else run.system for run in runs]
+        if names[0] != names[1]:
+            raise BadRun(
+                f"power measures how repeats of one system differ, and these are {names[0]} and {names[1]}. "
+                "Give two runs of one system, or one run for an upper bound."
+            )
         pairs = pair(runs[0].table(), runs[1].table(), metric)
         source = "paired difference of the two runs"
     else:

@@ -27,7 +27,6 @@ JUDGES = Registry(
     "kamebench.judges",
     {
         "facts": Entry("kamebench.judge.facts:create"),
-        "model": Entry("kamebench.judge.model:create"),
     },
 )
 
@@ -62,7 +61,9 @@ def open_judge(
         if kind in JUDGES.names():
             judges.append(JUDGES.load(kind)(replace(options, spec=rest)))
         else:
-            judges.append(JUDGES.load("model")(replace(options, spec=name)))
+            from kamebench.judge.model import create
+
+            judges.append(create(replace(options, spec=name)))
     if len(judges) == 1:
         return judges[0]
     from kamebench.judge.panel import Panel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kamebench.errors import BadRun
 from kamebench.oracle import log as oracle_log
 from kamebench.oracle import rebuild
 from kamebench.records import TurnRecord, What
@@ -44,6 +45,9 @@ def answers_of(run: Run, what: What) -> dict[Key, Answer]:
 
     A silent turn is an empty answer, and so is one without a single recognised word, or in which the system
     only went on speaking (`carry_over`). A fault is missing, and so is what could not be transcribed.
+
+    Raises:
+        BadRun: an oracle is asked for, of a run whose system has none.
     """
     rows = {(row.question_id, row.turn): row for row in run.turns}
     if what == "backend-text":
@@ -94,10 +98,11 @@ def _oracles(run: Run, rows: dict[Key, TurnRecord], what: What) -> dict[Key, Ans
         for key, row in rows.items():
             if key[0] == question and row.mark is not None:
                 found[key] = _oracle(run, row, log, what)
-    if not found:
-        return {
-            key: missing("the run has no injection log: only KAME systems have an oracle") for key in rows
-        }
+    if rows and not found:
+        raise BadRun(
+            f"{run.path}: holds no injection log, so there is no '{what}' to judge: only KAME systems have "
+            "an oracle. Judge what was spoken: leave --what out."
+        )
     return found
 
 

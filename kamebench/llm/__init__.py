@@ -26,15 +26,17 @@ BACKENDS = Registry(
     "back-end",
     "kamebench.backends",
     {
-        "openai": Entry("kamebench.llm.openai:create", "openai"),
-        "openai-compatible": Entry("kamebench.llm.openai:create_compatible", "openai"),
-        "anthropic": Entry("kamebench.llm.anthropic:create", "anthropic"),
-        "google": Entry("kamebench.llm.google:create", "google"),
+        "openai": Entry("kamebench.llm.openai:create", "openai", "openai:MODEL, gpt-..."),
+        "openai-compatible": Entry(
+            "kamebench.llm.openai:create_compatible", "openai", "openai-compatible:MODEL"
+        ),
+        "anthropic": Entry("kamebench.llm.anthropic:create", "anthropic", "anthropic:MODEL, claude-..."),
+        "google": Entry("kamebench.llm.google:create", "google", "google:MODEL, gemini-..."),
         "local": Entry("kamebench.llm.local:create", "local"),
         "reference": Entry("kamebench.llm.reference:create"),
-        "scripted": Entry("kamebench.llm.scripted:create"),
-        "replay": Entry("kamebench.llm.cassette:create"),
-        "router": Entry("kamebench.llm.router:create"),
+        "scripted": Entry("kamebench.llm.scripted:create", usage="scripted:FILE"),
+        "replay": Entry("kamebench.llm.cassette:create", usage="replay:FOLDER"),
+        "router": Entry("kamebench.llm.router:create", usage="router:FILE"),
     },
 )
 
@@ -44,6 +46,7 @@ _BY_PREFIX = (
     (re.compile(r"gemini-"), "google"),
 )
 
+_WITHOUT_ADDRESS = ("local", "reference", "scripted", "replay", "router")
 _NEEDS_MODEL = ("openai", "anthropic", "google")
 
 
@@ -54,6 +57,7 @@ def open_backend(
     record: Path | None = None,
     clock: Clock | None = None,
     max_cost: float | None = None,
+    spent: float = 0.0,
     **options: Any,
 ) -> Backend:
     """The back-end of a name; no weights, key or connection before its `start` or first use.
@@ -66,13 +70,14 @@ def open_backend(
         record: folder of a cassette to write, see `kamebench.llm.cassette`.
         clock: what `scripted` and `replay` wait on; default the machine's monotonic clock.
         max_cost: US dollars after which every further request raises `CostLimit`.
+        spent: US dollars spent before, which count against the limit and not in `usage`.
         options: the back-end's own, such as `first_token_s`.
 
     Raises:
         UnknownName: with the nearest known name. MissingExtra: a package it needs is not installed.
         BadConfig: the model, the address or an option cannot be used, or a limit of cost cannot be held.
     """
-    opening = _Opening(record, clock or MonotonicClock(), Ledger(max_cost))
+    opening = _Opening(record, clock or MonotonicClock(), Ledger(max_cost, spent))
     return opening.open(name, url, options)
 
 
@@ -86,6 +91,8 @@ class _Opening:
 
     def open(self, name: str, url: str | None, options: dict[str, Any]) -> Backend:
         provider, model = resolve(name)
+        if url is not None and provider in _WITHOUT_ADDRESS:
+            raise BadConfig(f"back-end '{name}' has no address: leave {url} out, or name a model behind it.")
         create = BACKENDS.load(provider)
         setup = BackendSetup(model, url, self.clock, options, lambda other: self.open(other, None, {}))
         backend: Backend = create(setup)

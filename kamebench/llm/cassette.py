@@ -18,6 +18,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import os
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -119,6 +120,14 @@ class RecordingBackend(Backend):
                 self._made[recording.request_sha256] = recording.occurrence + 1
 
     async def start(self) -> None:
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise BadConfig(
+                f"{self._folder}: answers cannot be recorded there ({error.strerror}). Name another folder."
+            ) from None
+        if not os.access(self._folder, os.W_OK):
+            raise BadConfig(f"{self._folder}: answers cannot be recorded there (not writable).")
         await self._inner.start()
 
     async def stream(self, request: ChatRequest) -> AsyncIterator[TextChunk | StreamEnd]:

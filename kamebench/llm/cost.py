@@ -118,9 +118,10 @@ class Row:
 
 @dataclass(slots=True)
 class Ledger:
-    """All rows of one run, and its limit in US dollars."""
+    """All rows of one run, its limit in US dollars, and what earlier stretches of it have spent."""
 
     max_cost: float | None = None
+    spent: float = 0.0
     rows: dict[str, Row] = field(default_factory=dict)
 
     def row(self, backend: Backend) -> Row:
@@ -140,11 +141,12 @@ class Ledger:
     @property
     def usd(self) -> float:
         """What is known to have been spent."""
-        return sum(row.usd or 0.0 for row in self.rows.values())
+        return self.spent + sum(row.usd or 0.0 for row in self.rows.values())
 
     def check(self) -> None:
         """Raises: CostLimit."""
-        if self.max_cost is not None and self.usd >= self.max_cost:
+        costs = any(row.billed for row in self.rows.values())
+        if costs and self.max_cost is not None and self.usd >= self.max_cost:
             raise CostLimit(
                 f"the limit of {self.max_cost:.2f} US dollars is reached ({self.usd:.4f} spent). What was "
                 "done so far is kept; go on with a higher limit."

@@ -46,7 +46,8 @@ def check_measures(run: Run, progress: Progress | None = None) -> int:
     """Measure a run again and compare with what is stored; returns the number of turns compared.
 
     Raises:
-        BadRun: nothing is stored, or a turn or a setting comes out differently.
+        BadRun: nothing is stored, a turn or a setting comes out differently, or a file of a complete run is
+            not the one that its manifest names.
     """
     stored = store.Run(run.path).measures
     if stored is None:
@@ -69,6 +70,8 @@ def check_measures(run: Run, progress: Progress | None = None) -> int:
                 f"{_difference(before.get(key), after.get(key))}. "
                 "Restore the run's files, or measure it again without --check."
             )
+    if run.manifest.status == "complete":
+        run.check()
     return len(after)
 
 

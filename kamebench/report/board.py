@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kamebench.errors import BadRun, KamebenchError
 from kamebench.records import Aggregate
@@ -77,7 +77,7 @@ class Entry:
     @property
     def cost(self) -> float | None:
         """US dollars, where the run's usage states them."""
-        return _total_cost(self.run.manifest.usage)
+        return self.run.manifest.cost_usd
 
     @property
     def median_s(self) -> float | None:
@@ -223,11 +223,11 @@ def read_entry(run: Run) -> Entry:
     """
     manifest = run.manifest
     if manifest.status != "complete":
-        raise BadRun("the run is not complete. Finish it with: kamebench run --resume")
+        raise BadRun(f"the run is not complete. Finish it with: kamebench run --resume {run.path}")
     if run.measures is None:
-        raise BadRun("the run was never measured. Use: kamebench measure")
+        raise BadRun(f"the run was never measured. Use: kamebench measure {run.path}")
     if not run.turns:
-        raise BadRun("the run holds no session. Finish it with: kamebench run --resume")
+        raise BadRun(f"the run holds no session. Finish it with: kamebench run --resume {run.path}")
     table = run.table()
     overall, *categories = score_aggregates(table)
     return Entry(
@@ -299,14 +299,3 @@ def slug_of(text: str, unique: str) -> str:
     """A readable name that is safe in a path and a URL, ended by six digits of `unique`'s hash."""
     plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60]
     return f"{plain}-{hashlib.sha256(unique.encode()).hexdigest()[:6]}"
-
-
-def _total_cost(usage: dict[str, Any]) -> float | None:
-    found: list[float] = []
-    for name, value in usage.items():
-        if isinstance(value, dict):
-            inner = _total_cost(value)  # pyright: ignore[reportUnknownArgumentType]
-            found += [] if inner is None else [inner]
-        elif name == "cost_usd" and isinstance(value, int | float):
-            found.append(float(value))
-    return sum(found) if found else None

@@ -18,6 +18,17 @@ from kamebench.stats.intervals import Floats
 
 SCORE_RANGE = (1.0, 10.0)
 MAX_LABELS = 10
+# Where a name may stand about its point: dx, dy, anchor; the first that is free is taken.
+PLACES = (
+    (11, 4, "start"),
+    (-11, 4, "end"),
+    (8, -11, "start"),
+    (8, 19, "start"),
+    (-8, -11, "end"),
+    (-8, 19, "end"),
+    (0, -12, "middle"),
+    (0, 22, "middle"),
+)
 CHAR_PX = 7.3  # mean width of a character at the labels' size
 
 
@@ -164,15 +175,8 @@ def _with_labels(points: Sequence[Point], x: Axis, y: Axis) -> tuple[Point, ...]
         if crowded and not point.on_front and point.kind == "system":
             continue
         wide = len(point.label) * CHAR_PX
-        for dx, dy, anchor in (
-            (11, 4, "start"),
-            (-11, 4, "end"),
-            (8, -11, "start"),
-            (8, 19, "start"),
-            (-8, -11, "end"),
-            (-8, 19, "end"),
-        ):
-            x0 = point.x + dx - (wide if anchor == "end" else 0)
+        for dx, dy, anchor in PLACES:
+            x0 = point.x + dx - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
             box = (x0, point.y + dy - 11, x0 + wide, point.y + dy + 4)
             inside = box[0] >= x.start_px and box[2] <= x.end_px + 8 and box[1] >= 4 and box[3] <= y.start_px
             own = (point.x - 6, point.y - 6, point.x + 6, point.y + 6)

@@ -109,7 +109,7 @@ def _names(axes: Axes, laid: Scatter) -> None:
             (laid.x.value(point.x), laid.y.value(point.y)),
             ((x - point.x) * POINTS_PER_PX, (point.y - y) * POINTS_PER_PX),
             textcoords="offset points",
-            ha="left" if anchor == "start" else "right",
+            ha={"start": "left", "middle": "center", "end": "right"}[anchor],
             fontsize=7.5,
             color=COLOURS[point.kind],
             path_effects=[withStroke(linewidth=2.5, foreground="white")],

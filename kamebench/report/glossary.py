@@ -51,7 +51,7 @@ GLOSSARY = {
     ),
     "talk-over": "Mean share of the user's speech during which the system spoke.",
     "cost": "US dollars of all requests of the run, where they are known.",
-    "n": "Judged turns; beside it those that are missing (a fault, or no verdict).",
+    "n": "Judged turns; beside it those missing (a fault, or no verdict) and those not used for latency.",
     "runs": (
         "Stored runs of this system and back-end; the row shows the latest, older ones are linked by date."
     ),

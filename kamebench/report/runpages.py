@@ -41,7 +41,6 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
     entry = read_entry(run)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / STAMP).unlink(missing_ok=True)
-    kept = {STAMP, "index.html"}
     turns: dict[str, list[TurnRecord]] = {}
     for turn in run.turns:
         turns.setdefault(turn.question_id, []).append(turn)
@@ -54,7 +53,6 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
             target = folder.parents[1] / AUDIO_FOLDER / audio
             if not target.exists():
                 write_opus(target, np.stack(tracks, axis=1))
-        kept.add(name)
         write_page(
             folder / name,
             "session.html",
@@ -69,9 +67,6 @@ def build_run(path: Path, folder: Path, stamp: str) -> None:
             after=names[i + 1] if i + 1 < len(names) else None,
         )
     write_page(folder / "index.html", "run.html", UP, **overview(entry, dict(names)))
-    for file in folder.iterdir():
-        if file.is_file() and file.name not in kept:
-            file.unlink()
     write_text(folder / STAMP, stamp + "\n")
 
 

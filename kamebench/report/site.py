@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
-import shutil
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
+from kamebench.errors import BadConfig
 from kamebench.report import published
 from kamebench.report.board import Board, Entry, Group, build
 from kamebench.report.charts import Scatter, scatter
@@ -18,11 +18,13 @@ from kamebench.report.comparing import Pair, pairs, write_comparison
 from kamebench.report.figures import draw
 from kamebench.report.glossary import COLUMNS
 from kamebench.report.pages import FOLDER, write_page
-from kamebench.report.runpages import AUDIO_FOLDER, STAMP, audio_name, build_run, stamp_of
-from kamebench.store import find_runs
+from kamebench.report.runpages import AUDIO_FOLDER, STAMP, audio_name, build_run, safe_name, stamp_of
+from kamebench.store import find_runs, write_text
 
 WIDE, NARROW = (1080, 460), (390, 400)
 DEFAULT_LIMIT_S = 1.0
+MADE = "site.txt"
+"""Lists the site's own files: what a later build may remove."""
 WORKERS_FROM = 3  # runs to build; a pool costs more than it saves below
 
 Progress = Callable[[str, int, int], None]
@@ -65,7 +67,11 @@ def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: i
     Args:
         progress: called with the stage, steps done and steps in all.
         workers: processes for the runs' pages; default the number of processors, 4 at most.
+
+    Raises:
+        BadConfig: `out` holds a page that kamebench did not make.
     """
+    before = _made_before(out)
     board = build(find_runs(results))
     out.mkdir(parents=True, exist_ok=True)
     _assets(out)
@@ -75,9 +81,9 @@ def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: i
     stamps = {entry.slug: stamp_of(entry.run, code) for entry in board.entries}
     runs = _run_jobs(board, out, stamps)
     _carry_out([*runs, *_pair_jobs(views, out, stamps)], progress, workers or min(os.cpu_count() or 1, 4))
-    _recordings(board, out)
-    _figures(views, figures, out, progress)
+    drawn = _figures(views, figures, out, progress)
     _index(board, views, figures, out)
+    _tidy(out, before, {MADE, "index.html", *_static_names(), *drawn, *_page_names(board, views)})
     return Site(out / "index.html", board, len(runs), len(board.entries) - len(runs))
 
 
@@ -92,19 +98,54 @@ def code_hash() -> str:
 
 
 def _assets(out: Path) -> None:
-    folder = out / "assets"
-    folder.mkdir(exist_ok=True)
-    names = sorted(path.name for path in (FOLDER / "static").iterdir())
-    for name in names:
-        (folder / name).write_bytes((FOLDER / "static" / name).read_bytes())
-    _only(folder, set(names))
+    (out / "assets").mkdir(exist_ok=True)
+    for name in _static_names():
+        (out / name).write_bytes((FOLDER / "static" / Path(name).name).read_bytes())
 
 
-def _only(folder: Path, names: set[str]) -> None:
-    """Remove what an earlier build left in a folder of the site's own."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in names:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+def _static_names() -> list[str]:
+    return sorted(f"assets/{path.name}" for path in (FOLDER / "static").iterdir())
+
+
+def _page_names(board: Board, views: list[View]) -> set[str]:
+    """Every page and recording of the runs and their comparisons, relative to the site."""
+    names = {f"compare/{pair.slug}.html" for view in views for pair in view.pairs}
+    for entry in board.entries:
+        folder = f"runs/{entry.slug}"
+        names |= {f"{folder}/index.html", f"{folder}/{STAMP}"}
+        for question, session in entry.run.sessions.items():
+            names.add(f"{folder}/{safe_name(question)}.html")
+            names.add(f"{AUDIO_FOLDER}/{audio_name(session)}")
+    return names
+
+
+def _made_before(out: Path) -> set[str]:
+    """The files of an earlier build.
+
+    Raises:
+        BadConfig: the folder holds somebody else's page, which must not be overwritten.
+    """
+    made = out / MADE
+    if made.is_file():
+        return set(made.read_text(encoding="utf-8").splitlines())
+    if (out / "index.html").exists():
+        raise BadConfig(
+            f"{out}: holds an index.html and no {MADE}, so kamebench did not make it. "
+            "Choose another folder, or move the page away."
+        )
+    return set()
+
+
+def _tidy(out: Path, before: set[str], made: set[str]) -> None:
+    """Remove what an earlier build made and this one did not; nobody else's files are touched."""
+    for name in before - made:
+        path = out / name
+        if ".." not in path.parts and path.is_file():
+            path.unlink()
+            if path.parent != out and not any(path.parent.iterdir()):
+                path.parent.rmdir()
+    present = sorted(name for name in made if name == MADE or (out / name).is_file())
+    write_text(out / MADE, "\n".join(present) + "\n")
 
 
 @dataclass(frozen=True)
@@ -117,7 +158,6 @@ class _Job:
 
 def _run_jobs(board: Board, out: Path, stamps: dict[str, str]) -> list[_Job]:
     """Runs whose pages are missing or made from something else."""
-    _only(out / "runs", {entry.slug for entry in board.entries})
     jobs: list[_Job] = []
     for entry in board.entries:
         folder = out / "runs" / entry.slug
@@ -131,7 +171,6 @@ def _pair_jobs(views: list[View], out: Path, stamps: dict[str, str]) -> list[_Jo
     """Comparisons that are missing or made from something else."""
     jobs: list[_Job] = []
     chosen = [pair for view in views for pair in view.pairs]
-    _only(out / "compare", {f"{pair.slug}.html" for pair in chosen})
     for pair in chosen:
         path, a, b = out / "compare" / f"{pair.slug}.html", pair.first, pair.second
         stamp = hashlib.sha256((stamps[a.slug] + stamps[b.slug]).encode()).hexdigest()
@@ -153,12 +192,6 @@ def _carry_out(jobs: list[_Job], progress: Progress, workers: int) -> None:
             progress("pages", done, len(jobs))
 
 
-def _recordings(board: Board, out: Path) -> None:
-    """Remove recordings that no page plays any more."""
-    sessions = [session for entry in board.entries for session in entry.run.sessions.values()]
-    _only(out / AUDIO_FOLDER, {name for session in sessions if (name := audio_name(session)) is not None})
-
-
 def _view(group: Group, figures: published.Published) -> View:
     fits = figures.fit(group.task, group.llm_judge)
     shown = figures if fits else None
@@ -173,13 +206,15 @@ def _view(group: Group, figures: published.Published) -> View:
     )
 
 
-def _figures(views: list[View], figures: published.Published, out: Path, progress: Progress) -> None:
+def _figures(views: list[View], figures: published.Published, out: Path, progress: Progress) -> set[str]:
     folder = out / "figures"
-    kept: set[str] = set()
+    drawn: set[str] = set()
     for done, view in enumerate(views, start=1):
-        kept |= {path.name for path in draw(view.group, figures if view.published else None, folder)}
+        drawn |= {
+            f"figures/{path.name}" for path in draw(view.group, figures if view.published else None, folder)
+        }
         progress("figures", done, len(views))
-    _only(folder, kept)
+    return drawn
 
 
 def _index(board: Board, views: list[View], figures: published.Published, out: Path) -> None:

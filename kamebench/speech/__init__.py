@@ -16,8 +16,8 @@ ENGINES = Registry(
     "speech engine",
     "kamebench.speech_engines",
     {
-        "piper": Entry("kamebench.speech.piper:create", "local"),
-        "espeak": Entry("kamebench.speech.espeak:create", "local"),
+        "piper": Entry("kamebench.speech.piper:create", "local", "piper:VOICE"),
+        "espeak": Entry("kamebench.speech.espeak:create", "local", "espeak:VOICE"),
     },
 )
 

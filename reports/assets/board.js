@@ -52,6 +52,10 @@ function element(name, text) {
   return made;
 }
 
+function seconds(value) {
+  return `${value.toFixed(2).replace("-", "−")} s`;
+}
+
 function answer(group) {
   const slider = group.querySelector(".limit input");
   const limit = Number(slider.value);
@@ -60,9 +64,12 @@ function answer(group) {
   group.querySelector(".limit output").textContent = text;
   slider.setAttribute("aria-valuetext", `${limit.toFixed(1)} seconds`);
   let best = null;
+  let soonest = null;
   for (const row of group.querySelectorAll("tbody tr:not([hidden])")) {
     const median = Number(row.dataset.median || NaN);
     const score = scoreOf(row, category);
+    const has = row.dataset.median !== "";
+    if (has && (!soonest || median < soonest.median)) soonest = { row, median };
     const competes = row.dataset.role === "system" && median < limit && !Number.isNaN(score);
     if (competes && (!best || score > best.score || (score === best.score && median < best.median))) {
       best = { row, score, median };
@@ -77,7 +84,12 @@ function answer(group) {
       element("b", best.score.toFixed(2)), ", median latency ",
       element("b", `${best.median.toFixed(2).replace("-", "−")} s`), ".");
   } else {
-    line.replaceChildren("Under ", element("b", text), `${what}: no system answers that soon.`);
+    line.replaceChildren("Under ", element("b", text), `${what}: no competing system answers that soon.`);
+    if (soonest) {
+      const { role, label } = soonest.row.dataset;
+      line.append(` The soonest here: ${label}${role === "system" ? "" : ` (${role})`}, median `,
+        element("b", seconds(soonest.median)), ".");
+    }
   }
   for (const row of group.querySelectorAll("tbody tr")) row.classList.toggle("best", best?.row === row);
   for (const chart of group.querySelectorAll("svg.scatter")) shade(chart, limit);

@@ -83,12 +83,41 @@ if (audio) {
   }
 }
 
+// Comparisons: one answer after the other, each from a second before the user's end to the end of its turn.
+function playSpan(audio, then) {
+  const { from, to } = audio.dataset;
+  const over = () => audio.ended || audio.currentTime >= Number(to) - 0.05;
+  const stop = () => {
+    for (const name of ["pause", "timeupdate", "ended"]) audio.removeEventListener(name, check);
+  };
+  function check() {
+    if (over()) {
+      stop();
+      audio.pause();
+      then();
+    } else if (audio.paused) {
+      stop(); // the listener's own pause ends the round
+    }
+  }
+  const begin = () => {
+    audio.currentTime = Number(from);
+    audio.play().then(() => {
+      for (const name of ["pause", "timeupdate", "ended"]) audio.addEventListener(name, check);
+    }, () => {});
+  };
+  if (audio.readyState >= HTMLMediaElement.HAVE_METADATA) {
+    begin();
+  } else {
+    audio.addEventListener("loadedmetadata", begin, { once: true });
+    audio.preload = "auto";
+    audio.load();
+  }
+}
+
 for (const button of document.querySelectorAll("button.both")) {
   button.addEventListener("click", () => {
     const [first, second] = button.closest("article").querySelectorAll("audio");
-    first.addEventListener("ended", () => second.play().catch(() => {}), { once: true });
-    second.pause();
-    first.play().catch(() => {});
+    playSpan(first, () => playSpan(second, () => {}));
   });
 }
 

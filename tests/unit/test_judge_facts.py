@@ -111,9 +111,13 @@ async def test_a_changed_task_is_refused(tmp_path: Path) -> None:
         await score_run(judged_run(tmp_path), open_judge("facts"), task=task)
 
 
-async def test_a_system_without_oracle_or_text_has_only_missing_turns(tmp_path: Path) -> None:
+async def test_a_system_without_text_has_only_missing_turns_and_one_without_oracle_is_refused(
+    tmp_path: Path,
+) -> None:
     run = judged_run(tmp_path)
-    for what in ("oracle-last", "oracle-onset", "text-stream"):
-        file = await score_run(run, open_judge("facts"), task=make_task(), what=what)
-        assert {v.status for v in file.turns} == {"missing"}
-        assert all(v.reason for v in file.turns)
+    file = await score_run(run, open_judge("facts"), task=make_task(), what="text-stream")
+    assert {v.status for v in file.turns} == {"missing"}
+    assert all(v.reason for v in file.turns)
+    for what in ("oracle-last", "oracle-onset"):
+        with pytest.raises(BadRun, match=f"no '{what}' to judge"):
+            await score_run(run, open_judge("facts"), task=make_task(), what=what)

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from kamebench import store
 from kamebench.cli.report import command
+from kamebench.errors import BadConfig
 from kamebench.report import board, charts, comparing, opus, published, timeline
 from kamebench.report.site import build_site
 from tests.synthetic import Planted, make_run
@@ -106,7 +107,7 @@ def test_what_is_gone_from_results_is_gone_from_the_site(results: Path, tmp_path
     (run.path / store.MANIFEST).unlink()
     build_site(results, tmp_path / "out", workers=1)
     assert len(list((tmp_path / "out" / "runs").iterdir())) == 2
-    assert not list((tmp_path / "out" / "audio").iterdir())
+    assert not (tmp_path / "out" / "audio").exists()
 
 
 def test_pages_hold_no_inline_code_no_address_and_no_path(results: Path, tmp_path: Path) -> None:
@@ -148,6 +149,28 @@ def test_an_empty_recording_is_a_whole_file(tmp_path: Path) -> None:
     opus.write_opus(tmp_path / "x.opus", np.zeros((0, 2), np.float32))
     assert (tmp_path / "x.opus").read_bytes()[28:36] == b"OpusHead"
     assert [file.name for file in tmp_path.iterdir()] == ["x.opus"]
+
+
+def test_only_files_of_an_earlier_build_are_removed(results: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build_site(results, out, workers=1)
+    mine = [out / "assets" / "logo.png", out / "runs" / "mine" / "thesis.txt", out / "figures" / "fig1.png"]
+    for path in mine:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    gone = store.find_runs(results)[0]
+    (gone.path / store.MANIFEST).unlink()
+    build_site(results, out, workers=1)
+    assert all(path.read_text() == "mine" for path in mine)
+    assert len(list((out / "runs").iterdir())) == 2 + 1
+
+
+def test_a_page_of_somebody_else_is_not_overwritten(results: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "index.html").write_text("mine")
+    with pytest.raises(BadConfig, match=r"kamebench did not make it"):
+        build_site(results, tmp_path / "out")
+    assert (tmp_path / "out" / "index.html").read_text() == "mine"
 
 
 def test_axis_ticks_are_round_and_signed() -> None:

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from kamebench import runner, store
 from kamebench.asr.base import Recognised, Recogniser
 from kamebench.audio import Pcm
+from kamebench.cli.run import command
 from kamebench.errors import BadConfig, BadRun, JudgeFault, UserError
 from kamebench.llm.cost import CostLimit
 from kamebench.plan import RunPlan
@@ -150,6 +152,78 @@ async def test_a_recording_changed_between_kill_and_resume_is_refused(
         await runner.resume(folder, root, Quiet())
     shutil.rmtree(events.parent)
     (await runner.resume(folder, root, Quiet())).check()
+
+
+async def test_usage_adds_up_over_stretches_and_a_killed_one_is_told(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = {"openai:m": {"requests": 2, "cost_usd": 0.5, "billed": True, "price": {"input": 3.0}}}
+    monkeypatch.setattr("kamebench.systems.scripted.ScriptedSystem.usage", lambda self: usage)
+    record = runner.record
+
+    async def stopped(*args: Any) -> Any:
+        if args[2].name == "q2":
+            raise Killed
+        return await record(*args)
+
+    monkeypatch.setattr(runner, "record", stopped)
+    with pytest.raises(Killed):
+        await run(root)
+    folder = only_run(root)
+    manifest = store.open_run(folder).manifest
+    assert (manifest.cost_usd, manifest.uncounted) == (0.5, 0)
+    killed = manifest.model_copy(update={"usage": manifest.usage | {"stretches_uncounted": 1}})
+    store.write_record(folder / store.MANIFEST, killed)  # as SIGKILL leaves it
+    monkeypatch.setattr(runner, "record", record)
+    done = (await runner.resume(folder, root, Quiet())).manifest
+    assert (done.cost_usd, done.uncounted) == (1.0, 1)
+    assert done.usage["system"]["openai:m"] == {
+        "requests": 4,
+        "cost_usd": 1.0,
+        "billed": True,
+        "price": {"input": 3.0},
+    }
+
+
+async def test_two_processes_do_not_work_on_one_run(root: Path) -> None:
+    done = await run(root, options={"fault": "error", "fault_turn": 2})
+    with store.only_writer(done.path), pytest.raises(BadRun, match="another kamebench"):
+        await runner.resume(done.path, root, Quiet(), retry_faults=True)
+
+
+async def test_a_run_without_faults_has_none_to_play_again(root: Path) -> None:
+    done = await run(root)
+    before = (done.path / store.MANIFEST).read_bytes()
+    with pytest.raises(BadRun, match="nothing to play"):
+        await runner.resume(done.path, root, Quiet(), retry_faults=True)
+    assert (done.path / store.MANIFEST).read_bytes() == before
+
+
+async def test_a_system_that_does_not_start_is_found_out_before_anything_is_spoken(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def failing(self: object) -> None:
+        raise BadConfig("no key")
+
+    monkeypatch.setattr("kamebench.systems.scripted.ScriptedSystem.start", failing)
+    with pytest.raises(BadConfig, match="no key"):
+        await run(root)
+    assert not (root / "results").exists() and not list((root / "cache").rglob("*.flac"))
+
+
+def test_resume_takes_no_option_that_would_change_the_run(tmp_path: Path) -> None:
+    made = CliRunner().invoke(command, ["--resume", str(tmp_path), "--seed", "3", "--backend", "x"])
+    assert isinstance(made.exception, BadConfig)
+    assert "leave --backend, --seed out" in str(made.exception)
+
+
+@pytest.mark.parametrize("field", ["label", "role", "git_commit"])
+async def test_a_manifest_edited_by_hand_is_refused(root: Path, field: str) -> None:
+    done = await run(root)
+    edited = done.manifest.model_copy(update={field: "floor" if field == "role" else "better"})
+    store.write_record(done.path / store.MANIFEST, edited)
+    with pytest.raises(BadRun, match=r"manifest\.json was changed after the run"):
+        store.open_run(done.path).check()
 
 
 async def test_an_edited_run_is_not_sealed_by_playing_its_faults_again(root: Path) -> None:
