@@ -13,7 +13,7 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Coroutine, Generator, Sized
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
@@ -58,8 +58,6 @@ class VirtualClock:
     Drive it with `await clock.run(coroutine)`. Work in real threads is waited for, in no virtual time.
     """
 
-    _SETTLE_ROUNDS = 40
-
     def __init__(self) -> None:
         self._now = 0
         self._order = itertools.count()
@@ -81,8 +79,7 @@ class VirtualClock:
         task = asyncio.ensure_future(coroutine)
         try:
             while not task.done():
-                for _ in range(self._SETTLE_ROUNDS):
-                    await asyncio.sleep(0)
+                await _all_asleep()
                 while self._waiting and self._waiting[0][2].done():
                     heapq.heappop(self._waiting)
                 if task.done():
@@ -96,6 +93,14 @@ class VirtualClock:
             return task.result()
         finally:
             task.cancel()
+
+
+async def _all_asleep() -> None:
+    """Wait until no other task can run at once; counting rounds instead would race with busy ones."""
+    ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # has no public name
+    await asyncio.sleep(0)
+    while len(ready):
+        await asyncio.sleep(0)
 
 
 class StreamClock:
