@@ -143,7 +143,9 @@ def read_case(folder: Path) -> Case:
     try:
         return Case.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise BadConfig(f"{path}: cannot be read: {error.strerror}. A golden case is a folder that holds case.json.") from None
+        raise BadConfig(
+            f"{path}: cannot be read: {error.strerror}. A case is a folder with case.json."
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
