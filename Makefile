@@ -22,7 +22,7 @@ check: $(VENV)/.test
 # The embedded cascade, speaking reference answers, against its committed baseline.
 gate: $(VENV)/.test
 	mkdir -p build
-	$(BIN)/kamebench run --backend reference --limit 9 --results build/gate --json > build/gate.json
+	$(BIN)/kamebench run --backend reference --results build/gate --json > build/gate.json
 	$(BIN)/kamebench gate --baseline embedded --rules examples/ci/embedded.toml \
 	  "$$($(BIN)/python -c 'import json; print(json.load(open("build/gate.json"))["run"])')"
 
