@@ -87,7 +87,7 @@ def _scores(aggregates: list[Aggregate], name: str) -> Table:
         made.add_row(a.group, with_interval(a), str(a.n), str(a.n_missing))
     bare = [a for a in aggregates if a.value is not None and a.low is None]
     if bare:
-        made.caption, made.caption_justify = f"no interval: {bare[0].reason}", "left"
+        made.caption, made.caption_justify = bare[0].reason, "left"
     return made
 
 
