@@ -112,12 +112,13 @@ async def _resume(
         "status": "running",
         "resumed": (*manifest.resumed, now),
         "files": {},
+        "configuration": manifest.configuration | {"plan": plan.model_dump(mode="json")},
         "usage": manifest.usage | {UNCOUNTED: manifest.uncounted + 1},
     }
     opened = open_plan(plan, spent=manifest.cost_usd or 0.0)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(opened.aclose)
-        if _left(plan, task, folder) or retry_faults:
+        if _left(plan, task, folder) or (retry_faults and faulted):
             await _start_system(opened, task, progress)
         store.write_record(folder / store.MANIFEST, manifest.model_copy(update=changes))
         if retry_faults:
@@ -251,7 +252,9 @@ def _summed(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
         one, other = earlier[name], now[name]
         if name == "price":
             continue
-        if isinstance(one, dict) and isinstance(other, dict):
+        if other is None:
+            found[name] = one
+        elif isinstance(one, dict) and isinstance(other, dict):
             found[name] = _summed(one, other)
         elif _is_number(one) and _is_number(other):
             found[name] = one + other

@@ -326,11 +326,17 @@ def write_derived(folder: Path, name: str, record: Record) -> None:
 
     The other hashes stay as they are, so that deriving from a run that was edited does not make it whole.
     """
-    write_record(folder / name, record)
-    manifest = read_record(folder / MANIFEST, Manifest)
-    if manifest.status == "complete":
+    with FileLock(_lock_of(folder, "manifest")):
+        write_record(folder / name, record)
+        manifest = read_record(folder / MANIFEST, Manifest)
+        if manifest.status != "complete":
+            return
         files = dict(sorted({**manifest.files, name: file_sha256(folder / name)}.items()))
-        _write_sealed(folder, manifest.model_copy(update={"files": files}))
+        renewed = manifest.model_copy(update={"files": files})
+        if manifest.seal == seal_of(manifest):
+            _write_sealed(folder, renewed)
+        else:  # edited by hand: it keeps the seal that does not fit
+            write_record(folder / MANIFEST, renewed)
 
 
 def seal(folder: Path, **changes: Any) -> Manifest:
@@ -353,18 +359,22 @@ def _write_sealed(folder: Path, manifest: Manifest) -> Manifest:
     return sealed
 
 
+def _lock_of(folder: Path, what: str) -> Path:
+    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:20]
+    place = assets.cache_folder() / "locks" / f"{name}.{what}.lock"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
 @contextmanager
 def only_writer(folder: Path) -> Generator[None]:
-    """Keep other kamebench processes of this machine from working on the same run.
+    """Keep other processes with the same cache folder from playing the same run.
 
     Raises:
         BadRun: one does.
     """
-    name = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:20]
-    place = assets.cache_folder() / "locks" / f"{name}.lock"
-    place.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(place, timeout=0):
+        with FileLock(_lock_of(folder, "run"), timeout=0):
             yield
     except Timeout:
         raise BadRun(

@@ -19,5 +19,5 @@ class Dollars(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = float(super().convert(value, param, ctx))
         if not math.isfinite(found):
-            self.fail(f"{value} is no amount of US dollars: give a number, or none.", param, ctx)
+            self.fail(f"{value} is no amount of US dollars: give a number, or leave it out.", param, ctx)
         return found

@@ -91,14 +91,13 @@ def _text_streams(rows: dict[Key, TurnRecord]) -> dict[Key, Answer]:
 
 def _oracles(run: Run, rows: dict[Key, TurnRecord], what: What) -> dict[Key, Answer]:
     found: dict[Key, Answer] = {}
-    for question in run.sessions:
-        if not (run.session_folder(question) / oracle_log.ORACLE_LOG).is_file():
-            continue
+    logged = [q for q in run.sessions if (run.session_folder(q) / oracle_log.ORACLE_LOG).is_file()]
+    for question in logged:
         log = oracle_log.read(run.session_folder(question))
         for key, row in rows.items():
             if key[0] == question and row.mark is not None:
                 found[key] = _oracle(run, row, log, what)
-    if rows and not found:
+    if rows and not logged:
         raise BadRun(
             f"{run.path}: holds no injection log, so there is no '{what}' to judge: only KAME systems have "
             "an oracle. Judge what was spoken: leave --what out."

@@ -211,7 +211,7 @@ def build(runs: Sequence[Run]) -> Board:
             run.check()
             entries.append(entry)
         except KamebenchError as error:
-            skipped.append((name, str(error).replace(str(run.path), name)))
+            skipped.append((name, str(error).replace(str(run.path), f"results/{name}")))
     return Board(group(entries), tuple(skipped))
 
 

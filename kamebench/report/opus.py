@@ -20,6 +20,8 @@ def write_opus(path: Path, stereo: Pcm) -> None:
     import av
     from av.error import FFmpegError
 
+    if len(stereo) == 0:
+        stereo = np.zeros((1, 2), np.float32)  # a stream without any sample cannot be read
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")  # several workers may write the same one
     # Without "bitexact" the stream gets a random serial number and the encoder's version.
@@ -29,7 +31,6 @@ def write_opus(path: Path, stereo: Pcm) -> None:
             stream = file.add_stream("libopus", rate=SAMPLE_RATE, layout="stereo")
             stream.bit_rate = BIT_RATE
             stream.options = {"compression_level": COMPLEXITY, "application": "audio", "flags": "bitexact"}
-            file.start_encoding()  # an empty recording gets its headers too
             for at in range(0, len(stereo), BLOCK_SAMPLES):
                 block = np.ascontiguousarray(stereo[at : at + BLOCK_SAMPLES], np.float32).reshape(1, -1)
                 frame = av.AudioFrame.from_ndarray(block, format="flt", layout="stereo")

@@ -79,11 +79,13 @@ def build_site(results: Path, out: Path, progress: Progress = _quiet, workers: i
     views = [_view(group, figures) for group in board.groups]
     code = code_hash()
     stamps = {entry.slug: stamp_of(entry.run, code) for entry in board.entries}
+    planned = {MADE, "index.html", *_static_names(), *_page_names(board, views)}
+    _write_list(out, before | planned)  # before the first page: a build that is stopped leaves no strangers
     runs = _run_jobs(board, out, stamps)
     _carry_out([*runs, *_pair_jobs(views, out, stamps)], progress, workers or min(os.cpu_count() or 1, 4))
     drawn = _figures(views, figures, out, progress)
     _index(board, views, figures, out)
-    _tidy(out, before, {MADE, "index.html", *_static_names(), *drawn, *_page_names(board, views)})
+    _tidy(out, before, planned | drawn)
     return Site(out / "index.html", board, len(runs), len(board.entries) - len(runs))
 
 
@@ -140,12 +142,16 @@ def _tidy(out: Path, before: set[str], made: set[str]) -> None:
     """Remove what an earlier build made and this one did not; nobody else's files are touched."""
     for name in before - made:
         path = out / name
-        if ".." not in path.parts and path.is_file():
+        inside = not Path(name).is_absolute() and ".." not in path.parts
+        if inside and path.is_file():
             path.unlink()
             if path.parent != out and not any(path.parent.iterdir()):
                 path.parent.rmdir()
-    present = sorted(name for name in made if name == MADE or (out / name).is_file())
-    write_text(out / MADE, "\n".join(present) + "\n")
+    _write_list(out, {name for name in made if name == MADE or (out / name).is_file()})
+
+
+def _write_list(out: Path, names: set[str]) -> None:
+    write_text(out / MADE, "\n".join(sorted(names)) + "\n")
 
 
 @dataclass(frozen=True)

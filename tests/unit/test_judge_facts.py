@@ -89,6 +89,14 @@ async def test_scoring_an_edited_run_does_not_make_it_whole(tmp_path: Path) -> N
         open_run(run.path).check()
 
 
+async def test_scoring_a_run_with_an_edited_manifest_does_not_seal_it(tmp_path: Path) -> None:
+    run = judged_run(tmp_path)
+    store.write_record(run.path / store.MANIFEST, run.manifest.model_copy(update={"label": "better"}))
+    await score_run(open_run(run.path), open_judge("facts"), task=make_task())
+    with pytest.raises(BadRun, match=r"manifest\.json was changed after the run"):
+        open_run(run.path).check()
+
+
 async def test_scoring_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     run = judged_run(tmp_path)
     paths = []

@@ -84,14 +84,17 @@ if (audio) {
 }
 
 // Comparisons: one answer after the other, each from a second before the user's end to the end of its turn.
-function playSpan(audio, then) {
+let round = 0; // of the last click: an earlier one ends
+function playSpan(audio, mine, then) {
   const { from, to } = audio.dataset;
   const over = () => audio.ended || audio.currentTime >= Number(to) - 0.05;
   const stop = () => {
     for (const name of ["pause", "timeupdate", "ended"]) audio.removeEventListener(name, check);
   };
   function check() {
-    if (over()) {
+    if (mine !== round) {
+      stop();
+    } else if (over()) {
       stop();
       audio.pause();
       then();
@@ -100,6 +103,7 @@ function playSpan(audio, then) {
     }
   }
   const begin = () => {
+    if (mine !== round) return;
     audio.currentTime = Number(from);
     audio.play().then(() => {
       for (const name of ["pause", "timeupdate", "ended"]) audio.addEventListener(name, check);
@@ -117,7 +121,8 @@ function playSpan(audio, then) {
 for (const button of document.querySelectorAll("button.both")) {
   button.addEventListener("click", () => {
     const [first, second] = button.closest("article").querySelectorAll("audio");
-    playSpan(first, () => playSpan(second, () => {}));
+    const mine = ++round;
+    playSpan(first, mine, () => playSpan(second, mine, () => {}));
   });
 }
 
