@@ -16,8 +16,6 @@ from kamebench.records import SCHEMA_VERSION, Record, Sha256
 from kamebench.stats.snapshot import Snapshot, take
 from kamebench.store import MANIFEST, open_run, read_record, write_text
 
-DEFAULT_NAME = "main"
-
 
 class Baseline(Record):
     """`baselines/<name>.json`. `sha256` is over everything else, so that a hand edit shows."""

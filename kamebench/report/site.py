@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from kamebench.errors import BadConfig
@@ -28,6 +29,8 @@ MADE = "site.txt"
 WORKERS_FROM = 3  # runs to build; a pool costs more than it saves below
 
 Progress = Callable[[str, int, int], None]
+Job = Callable[[], None]
+"""Pages to write; a `partial`, so that a worker's process can take it."""
 
 
 @dataclass(frozen=True)
@@ -154,45 +157,37 @@ def _write_list(out: Path, names: set[str]) -> None:
     write_text(out / MADE, "\n".join(sorted(names)) + "\n")
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Pages to write, by a worker of its own: `work(*args)`."""
-
-    work: Callable[..., None]
-    args: tuple[object, ...]
-
-
-def _run_jobs(board: Board, out: Path, stamps: dict[str, str]) -> list[_Job]:
+def _run_jobs(board: Board, out: Path, stamps: dict[str, str]) -> list[Job]:
     """Runs whose pages are missing or made from something else."""
-    jobs: list[_Job] = []
+    jobs: list[Job] = []
     for entry in board.entries:
         folder = out / "runs" / entry.slug
         known = folder / STAMP
         if not known.is_file() or known.read_text(encoding="utf-8").strip() != stamps[entry.slug]:
-            jobs.append(_Job(build_run, (entry.run.path, folder, stamps[entry.slug])))
+            jobs.append(partial(build_run, entry.run.path, folder, stamps[entry.slug]))
     return jobs
 
 
-def _pair_jobs(views: list[View], out: Path, stamps: dict[str, str]) -> list[_Job]:
+def _pair_jobs(views: list[View], out: Path, stamps: dict[str, str]) -> list[Job]:
     """Comparisons that are missing or made from something else."""
-    jobs: list[_Job] = []
+    jobs: list[Job] = []
     chosen = [pair for view in views for pair in view.pairs]
     for pair in chosen:
         path, a, b = out / "compare" / f"{pair.slug}.html", pair.first, pair.second
         stamp = hashlib.sha256((stamps[a.slug] + stamps[b.slug]).encode()).hexdigest()
         if not path.is_file() or stamp not in path.read_text(encoding="utf-8"):
-            jobs.append(_Job(write_comparison, (path, a.run.path, b.run.path, stamp)))
+            jobs.append(partial(write_comparison, path, a.run.path, b.run.path, stamp))
     return jobs
 
 
-def _carry_out(jobs: list[_Job], progress: Progress, workers: int) -> None:
+def _carry_out(jobs: list[Job], progress: Progress, workers: int) -> None:
     if len(jobs) < WORKERS_FROM or workers == 1:
         for done, job in enumerate(jobs, start=1):
-            job.work(*job.args)
+            job()
             progress("pages", done, len(jobs))
         return
     with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = [pool.submit(job.work, *job.args) for job in jobs]
+        waiting = [pool.submit(job) for job in jobs]
         for done, future in enumerate(as_completed(waiting), start=1):
             future.result()
             progress("pages", done, len(jobs))

@@ -11,7 +11,6 @@ from kamebench.stats.intervals import (
     CONFIDENCE,
     MIN_QUESTIONS,
     Estimate,
-    Floats,
     Method,
     bca,
     bounded_mean,
@@ -132,8 +131,3 @@ def _with_interval(
         high=high,
         method=method,
     )
-
-
-def question_means(turns: TurnValues) -> Floats:
-    """[n_questions] mean over the turns that have a value."""
-    return turns.sums() / turns.counts()
